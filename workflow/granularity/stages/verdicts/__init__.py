@@ -27,15 +27,15 @@ class Options(Section):
 def room_of(study: str) -> str:
     """Return the kind of extension (see :mod:`granularity.base.extensions`) that has the study: `world` or `study`."""
     names = {room: extensions.names(room) for room in ROOMS}
-    found = [room for room in ROOMS if study in names[room]]
-    if not found:
-        known = ", ".join(name for several in names.values() for name in several)
-        raise GranularityError(f"verdicts: there is no study '{study}'; there are {known}")
-    if len(found) > 1:
+    rooms = [room for room in ROOMS if study in names[room]]
+    if not rooms:
+        studies = ", ".join(name for several in names.values() for name in several)
+        raise GranularityError(f"verdicts: there is no study '{study}'; there are {studies}")
+    if len(rooms) > 1:
         raise GranularityError(
             f"verdicts: '{study}' names both a world of the theory and a study; rename the study's file"
         )
-    return found[0]
+    return rooms[0]
 
 
 def papers_of(study: str) -> tuple[str, ...]:
@@ -72,10 +72,10 @@ def _files(study: str) -> tuple[str, ...]:
 
 def _outside(options: Options) -> dict[str, str]:
     """Return the digests of these files, by name, because their paths depend on the checkout."""
-    name, found = options.study, _files_by_name(options.study)
-    found.pop(f"preregistration of {name}", None)
-    digests, own = dict(zip(found, contents(found.values()).values(), strict=True)), preregistered.digest_of(name)
-    return digests | ({f"preregistration of {name}": own} if own else {})
+    name, files = options.study, _files_by_name(options.study)
+    files.pop(f"preregistration of {name}", None)
+    digests, digest = dict(zip(files, contents(files.values()).values(), strict=True)), preregistered.digest_of(name)
+    return digests | ({f"preregistration of {name}": digest} if digest else {})
 
 
 STAGE = Stage(

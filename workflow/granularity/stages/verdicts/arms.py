@@ -45,8 +45,8 @@ class Arms:
 
     def of(self, *families: str) -> Frame:
         """Return the arms of some families, from coarse to fine, without the baseline."""
-        own = self.table["family"].isin(families) & ~self.table.index.isin([BASELINE, ONE_PASS])
-        return self.table[own].sort_values("granularity")
+        mask = self.table["family"].isin(families) & ~self.table.index.isin([BASELINE, ONE_PASS])
+        return self.table[mask].sort_values("granularity")
 
     def finer(self, classes: float | None = None) -> Frame:
         """Return human ranks with more than `classes` classes (default: those of the target)."""
@@ -93,32 +93,32 @@ def ask(
         comparisons: how many comparisons the average counts as when results are :func:`corrected`.
     """
     words = {"low": -math.inf, "high": math.inf, "reason": SIGN, "single": {}} | words
-    each = [] if untested else list(contrasts(ours))
-    known, mean = list(contrasts(theirs)), average(each)
+    cases = [] if untested else list(contrasts(ours))
+    paper_cases, mean = list(contrasts(theirs)), average(cases)
     head = {key: words.pop(key) for key in ("id", "claim", "source")} | {"untested": untested}
     about, single = f"{ours.where}: {words.pop('quantity')}", words.pop("single")
-    estimate = ours.contrast(mean) if each else None
+    estimate = ours.contrast(mean) if cases else None
     judged = {"judged": "interval", **words}
     if single and ours.is_from("imagenet21k", 2) and (estimate is None or math.isnan(estimate.error)):
         judged |= {"judged": "mean", "reason": ONE_RUN, **single}
     yield Claim(
         **head,
-        quantity=f"{about}, mean of {len(each)}" if len(each) > 1 else about,
-        values=ours.of_backbones(mean) if each else [],
+        quantity=f"{about}, mean of {len(cases)}" if len(cases) > 1 else about,
+        values=ours.of_backbones(mean) if cases else [],
         estimate=estimate,
         comparisons=comparisons,
-        published=[theirs.contrast(average(known)).difference] if known else [],
+        published=[theirs.contrast(average(paper_cases)).difference] if paper_cases else [],
         **judged,
     )
-    found = [ours.contrast(one) for one in each]
-    ends = [statistics.interval(*one, max(comparisons, len(each))) for one in found]
-    if len(each) < 2 or math.isnan(ends[0][0]):
+    differences = [ours.contrast(case) for case in cases]
+    ends = [statistics.interval(*case, max(comparisons, len(cases))) for case in differences]
+    if len(cases) < 2 or math.isnan(ends[0][0]):
         return
     outside = sum(high < words["low"] or low > words["high"] for low, high in ends)
     claim = partial(Claim, **head, reason="an average must not hide a case that contradicts the claim")
     yield claim(quantity=f"{about}: how many contradict it", values=[outside], high=0)
-    published = [theirs.contrast(one).difference for one in known]
-    yield claim(quantity=f"{about}: each", values=[one.difference for one in found], published=published)
+    published = [theirs.contrast(case).difference for case in paper_cases]
+    yield claim(quantity=f"{about}: each", values=[case.difference for case in differences], published=published)
 
 
 def minus(one: str, other: str) -> Contrast:
@@ -128,8 +128,8 @@ def minus(one: str, other: str) -> Contrast:
 def average(contrasts: Sequence[Contrast]) -> Contrast:
     """Return the mean of some contrasts."""
     total: Counter[str] = Counter()
-    for one in contrasts:
-        for space, weight in one.items():
+    for contrast in contrasts:
+        for space, weight in contrast.items():
             total[space] += weight / len(contrasts)
     return dict(total)
 
@@ -157,17 +157,17 @@ def against_baseline(arms: Arms, chance: bool) -> int:
 
 def corrected(claims: Iterable[Claim]) -> list[Claim]:
     """Correct the intervals of claims jointly with all others of the same id (Bonferroni), over all that is judged."""
-    found = list(claims)
-    known = [one.estimate is not None and not math.isnan(one.estimate.error) for one in found]
+    all_claims = list(claims)
+    flags = [claim.estimate is not None and not math.isnan(claim.estimate.error) for claim in all_claims]
     counts: Counter[str] = Counter()
-    for one, has in zip(found, known, strict=True):
-        counts[one.id] += one.comparisons if has else 0
+    for claim, has in zip(all_claims, flags, strict=True):
+        counts[claim.id] += claim.comparisons if has else 0
 
-    def of_all(one: Claim) -> Claim:
-        p = min(1.0, statistics.p_value(*one.estimate) * counts[one.id])
-        return replace(one, comparisons=counts[one.id], p=p)
+    def of_all(claim: Claim) -> Claim:
+        p = min(1.0, statistics.p_value(*claim.estimate) * counts[claim.id])
+        return replace(claim, comparisons=counts[claim.id], p=p)
 
-    return [of_all(one) if has else one for one, has in zip(found, known, strict=True)]
+    return [of_all(claim) if has else claim for claim, has in zip(all_claims, flags, strict=True)]
 
 
 # ---------------------------------------------------------------- printed tables
@@ -205,24 +205,24 @@ def joined(tables: Tables, elsewhere: bool = False) -> Frame:
     architecture that shares none of its label spaces. So one comparison can use the label spaces of several networks.
     """
     parents, runs = tables["pretrain/runs.parquet"], tables["finetune/runs.parquet"]
-    known = parents.drop_duplicates("run_id").set_index("run_id")
+    by_run = parents.drop_duplicates("run_id").set_index("run_id")
     runs = runs.assign(
-        pretrained_on=runs["parent"].map(known["condition"]), architecture=runs["parent"].map(known["architecture"])
+        pretrained_on=runs["parent"].map(by_run["condition"]), architecture=runs["parent"].map(by_run["architecture"])
     )
     runs = runs.assign(home=runs["network"].map(_homes(runs)))
-    other = runs["condition"] != runs["pretrained_on"]
-    return runs[other & runs["pretrained_on"].notna() if elsewhere else ~other]
+    transferred = runs["condition"] != runs["pretrained_on"]
+    return runs[transferred & runs["pretrained_on"].notna() if elsewhere else ~transferred]
 
 
 def _homes(runs: Frame) -> dict[str, str]:
-    found: dict[str, str] = {}
+    homes: dict[str, str] = {}
     taken: dict[str, set[str]] = {}
     groups = [(*key, set(part["space"])) for key, part in runs.groupby(["network", "architecture"], sort=False)]
     for network, kind, spaces in sorted(groups, key=lambda group: BASELINE not in group[2]):
-        mates = (one for one, other, _ in groups if one in taken and other == kind and not taken[one] & spaces)
-        found[network] = network if BASELINE in spaces else next(mates, network)
-        taken.setdefault(found[network], set()).update(spaces)
-    return found
+        mates = (mate for mate, model, _ in groups if mate in taken and model == kind and not taken[mate] & spaces)
+        homes[network] = network if BASELINE in spaces else next(mates, network)
+        taken.setdefault(homes[network], set()).update(spaces)
+    return homes
 
 
 def by_transfer(runs: Frame, tables: Tables) -> Iterator[Arms]:
@@ -278,21 +278,21 @@ def beside(**several: Arms) -> Arms:
     import pandas as pd
 
     tables, errors = [], []
-    for name, one in several.items():
-        tables.append(one.table.rename(index=partial("{}/{}".format, name)))
-        errors += [] if one.errors is None else [one.errors.rename(columns=partial("{}/{}".format, name))]
+    for name, way in several.items():
+        tables.append(way.table.rename(index=partial("{}/{}".format, name)))
+        errors += [] if way.errors is None else [way.errors.rename(columns=partial("{}/{}".format, name))]
     first = next(iter(several.values()))
     return replace(first, table=pd.concat(tables), errors=pd.concat(errors, axis=1) if errors else None)
 
 
 def nearest(one: Frame, others: Frame, within: float) -> list[Contrast]:
     """Return each arm minus the other arm with the nearest number of classes, if the ratio is at most `within`."""
-    found = []
+    contrasts = []
     for space, granularity in one["granularity"].items():
-        off = {other: abs(math.log(size / granularity)) for other, size in others["granularity"].items()}
-        other = min(off, key=off.get, default=None)
-        found += [minus(space, other)] if other is not None and off[other] <= math.log(within) else []
-    return found
+        off = {rival: abs(math.log(size / granularity)) for rival, size in others["granularity"].items()}
+        rival = min(off, key=off.get, default=None)
+        contrasts += [minus(space, rival)] if rival is not None and off[rival] <= math.log(within) else []
+    return contrasts
 
 
 def at_granularity(arms: Frame, granularity: float) -> Contrast:

@@ -56,15 +56,15 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
     at_run = shared["preregistration"]
     now = {"preregistration": at_run or "", "changed": at_run != preregistered.digest_of(task.options.study)}
     arms = {item.name: item for item in world.SIZES.get(shared["size"], ())}
-    found = [replace(_with_conditions(one, arms), **now) for one in world.judge(rows)]
+    verdicts = [replace(_with_conditions(row, arms), **now) for row in world.judge(rows)]
     whole = (f"all {len(arms)} arms",)
     if at_run:  # a prediction that names no arms concerns all of them
-        found = [one if one.arms or not len(one.values) else replace(one, arms=whole) for one in found]
+        verdicts = [row if row.arms or not len(row.values) else replace(row, arms=whole) for row in verdicts]
     inputs = {f"part {part.facts['part']}": part for part in parts}
     with task.create(inputs, _params(task, **shared), facts=("study", "size")) as writer:
         writer.table("runs.parquet", rows)
         writer.json("settings.json", settings)
-        _write(writer, found, partial(_command, task.options.study, shared["size"], whole))
+        _write(writer, verdicts, partial(_command, task.options.study, shared["size"], whole))
         world.figures(rows, writer.path("figures/x").parent)
         writer.summary["runs"] = sum(item["seeds"] for item in settings)
         writer.summary["diverged"] = int((rows["event"] == "diverged").sum())
@@ -72,9 +72,9 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
 
 def _with_conditions(one: claim.Claim, arms: Mapping[str, Any]) -> claim.Claim:
     """Return a claim with the theory's conditions on its arms; a condition is met if every arm meets it."""
-    each = [arms[name].conditions() for name in one.arms if name in arms]
-    words = dict.fromkeys(word for conditions in each for word in conditions)
-    return replace(one, conditions={word: all(met.get(word, True) for met in each) for word in words})
+    by_arm = [arms[name].conditions() for name in one.arms if name in arms]
+    words = dict.fromkeys(word for conditions in by_arm for word in conditions)
+    return replace(one, conditions={word: all(met.get(word, True) for met in by_arm) for word in words})
 
 
 def _command(world: str, size: str, whole: Sequence[str], arms: Sequence[str]) -> str:
@@ -83,8 +83,8 @@ def _command(world: str, size: str, whole: Sequence[str], arms: Sequence[str]) -
         at = [] if size == "quick" else ["--config", f"theory={{size: {size}}}"]
         return shlex.join(["snakemake", f"theory_{world}", *at])
     at = [] if size == "quick" else ["--size", size]
-    given = [word for name in arms for word in ("--arm", name)]
-    return shlex.join(["granularity", "simulate", world, *at, *given]) if arms else ""
+    options = [word for name in arms for word in ("--arm", name)]
+    return shlex.join(["granularity", "simulate", world, *at, *options]) if arms else ""
 
 
 def _shared(world: str, parts: Sequence[Artifact]) -> dict[str, Any]:
@@ -92,14 +92,14 @@ def _shared(world: str, parts: Sequence[Artifact]) -> dict[str, Any]:
     if not parts:
         raise GranularityError(f"verdicts: the world '{world}' is judged from its trainings; give them")
     shared = {key: parts[0].facts.get(key) for key in ("size", "settings", "preregistration")}
-    wanted = {"world": world, "parts": parts[0].facts["parts"], **shared}
+    expected = {"world": world, "parts": parts[0].facts["parts"], **shared}
     for part in parts:
-        if {key: part.facts.get(key) for key in wanted} != wanted:
-            raise GranularityError(f"{part.path}: has {part.facts}, but {wanted} is needed")
-    given = [part.facts["part"] for part in parts]
-    if sorted(given) != list(range(wanted["parts"])):
+        if {key: part.facts.get(key) for key in expected} != expected:
+            raise GranularityError(f"{part.path}: has {part.facts}, but {expected} is needed")
+    numbers = [part.facts["part"] for part in parts]
+    if sorted(numbers) != list(range(expected["parts"])):
         raise GranularityError(
-            f"verdicts: {world} was trained in {wanted['parts']} parts, but the given parts are {given}"
+            f"verdicts: {world} was trained in {expected['parts']} parts, but the given parts are {numbers}"
         )
     return shared
 
@@ -109,20 +109,20 @@ def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[
         if not opened:
             raise GranularityError(f"verdicts: '{task.options.study}' reads results of {role}; give them")
     tables = _tables(study.READS, sources)
-    found = list(study.judge(tables))
-    every = [source for opened in sources.values() for source in opened]
-    above = os.path.commonpath([source.place.parent for source in every])
-    inputs = {os.path.relpath(source.place, above): source for source in every}
+    verdicts = list(study.judge(tables))
+    artifacts = [source for opened in sources.values() for source in opened]
+    above = os.path.commonpath([source.place.parent for source in artifacts])
+    inputs = {os.path.relpath(source.place, above): source for source in artifacts}
     with task.create(inputs, _params(task), facts=("study",)) as writer:
-        _write(writer, found)
+        _write(writer, verdicts)
         if hasattr(study, "figures"):
             study.figures(tables, writer.path("figures/x").parent)
 
 
 def _params(task: Task, **more: Any) -> dict[str, Any]:
     """Return the options, and digests of the papers' rows that the study or world is compared with."""
-    known = {paper: digest_of(published.file_of(paper)) for paper in papers_of(task.options.study)}
-    return task.options.model_dump(mode="json") | more | {"published": known}
+    digests = {paper: digest_of(published.file_of(paper)) for paper in papers_of(task.options.study)}
+    return task.options.model_dump(mode="json") | more | {"published": digests}
 
 
 def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> dict[str, pd.DataFrame]:
@@ -137,9 +137,9 @@ def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> 
 
     about = []
     for source in sources["samples"]:
-        own = {"condition": conditions[source.digest]} | {key: source.facts[key] for key in ("source", "target")}
-        classes, images = source.summary["classes"][own["target"]], source.summary["images"]["train"]
-        about.append(own | {"classes": classes, "train_images": images})
+        row = {"condition": conditions[source.digest]} | {key: source.facts[key] for key in ("source", "target")}
+        classes, images = source.summary["classes"][row["target"]], source.summary["images"]["train"]
+        about.append(row | {"classes": classes, "train_images": images})
     tables = {"samples": pd.DataFrame(about).drop_duplicates(ignore_index=True)}  # transfers may use the same images
     for read in reads:
         role, _, file = read.partition("/")

@@ -43,8 +43,8 @@ def against(
 
 def words_of(key: str, arms: Arms, more: str = "") -> dict[str, Any]:
     """Return the words of a claim about some arms; `more` is appended to the claim."""
-    own = WORDS[key]
-    return own | {"claim": f"{own['claim']}{more}", "quantity": f"{arms.where}: {own['quantity']}"}
+    words = WORDS[key]
+    return words | {"claim": f"{words['claim']}{more}", "quantity": f"{arms.where}: {words['quantity']}"}
 
 
 def full(arms: Arms) -> bool:
@@ -70,13 +70,13 @@ def aligned(arms: Arms) -> list[Contrast]:
 
 def human(arms: Arms) -> list[Contrast]:
     ranks = arms.finer(FINE if full(arms) else None)
-    return [one for family in ("kmeans_superclass", "kmeans") for one in of.nearest(ranks, arms.of(family), NEAR)]
+    return [pair for family in ("kmeans_superclass", "kmeans") for pair in of.nearest(ranks, arms.of(family), NEAR)]
 
 
 def even(arms: Arms) -> list[Contrast]:
     uniform = arms.of("kmeans_superclass")
-    found = {space: of.at_granularity(uniform, size) for space, size in arms.of("rebalanced")["granularity"].items()}
-    return [{space: 1.0} | {name: -weight for name, weight in at.items()} for space, at in found.items() if at]
+    weights = {space: of.at_granularity(uniform, size) for space, size in arms.of("rebalanced")["granularity"].items()}
+    return [{space: 1.0} | {name: -weight for name, weight in at.items()} for space, at in weights.items() if at]
 
 
 def gain(arms: Arms) -> list[float]:
@@ -88,7 +88,7 @@ def gain(arms: Arms) -> list[float]:
 def t5(ours: Arms) -> Iterator[Claim]:
     """V1 to V7, compared with Table 7 for ResNet-50 and otherwise with Table 5."""
     source = {"source": "Table 7" if ours.architecture == "resnet50" else "Table 5"}
-    ranks, paper, other = ours.finer(), of.paper(source["source"].replace("able ", "")), (full(ours), OTHER_DATA)
+    ranks, paper, same_data = ours.finer(), of.paper(source["source"].replace("able ", "")), (full(ours), OTHER_DATA)
     finer = "finer human labels"
     yield from against("V1", lambda arms: arms.finer(TWICE * arms.classes - 1), finer, False, ours, paper, **source)
     few = f"{len(ranks)} of at least 2 finer human ranks: the baseline is one end, the finest rank the other"
@@ -101,14 +101,14 @@ def t5(ours: Arms) -> Iterator[Claim]:
     none = f"no human rank finer than the target with k-means clusters of a G at most {NEAR} times off"
     yield from ask("V5", human, ours, paper, unmet((len(human(ours)) > 0, none)), **source)
     none = "no rebalanced clusters between two numbers of k-means clusters per superclass"
-    yield from ask("V6", even, ours, paper, unmet(other, (len(even(ours)) > 0, none)), **source)
-    (known,) = gain(paper)
-    by = f"{known:.2f} %" if full(ours) else "as much as in the paper"
+    yield from ask("V6", even, ours, paper, unmet(same_data, (len(even(ours)) > 0, none)), **source)
+    (mean,) = gain(paper)
+    by = f"{mean:.2f} %" if full(ours) else "as much as in the paper"
     network = (
         ours.architecture in ("resnet34", "resnet50"),
         "another architecture than the paper's: ResNet-34 or ResNet-50",
     )
-    band = {"low": known - GAIN, "high": known + GAIN, "published": [known], "untested": unmet(other, network)}
+    band = {"low": mean - GAIN, "high": mean + GAIN, "published": [mean], "untested": unmet(same_data, network)}
     yield Claim("V7", values=gain(ours), **source, **words_of("V7", ours, f" {by}") | band)
 
 
@@ -123,9 +123,9 @@ def t7(ours: Arms, architectures: int = 1) -> Iterator[Claim]:
 
 
 def judge_t7(tables: Tables) -> list[Claim]:
-    found = of.same_images(tables)
-    architectures = len({ours.architecture for ours in found if ours.has(BASELINE)})
-    return of.corrected(claim for ours in found for claim in t7(ours, architectures))
+    all_arms = of.same_images(tables)
+    architectures = len({ours.architecture for ours in all_arms if ours.has(BASELINE)})
+    return of.corrected(claim for ours in all_arms for claim in t7(ours, architectures))
 
 
 # ---------------------------------------------------------------- Tables 2 and 9, and the baselines
@@ -138,8 +138,8 @@ def t9(ours: Arms) -> Iterator[Claim]:
         return arms.of("kmeans_superclass", "kmeans_class", "random_superclass")
 
     imagenet = ours.is_from("imagenet", 1000) and ours.train_images >= WHOLE
-    other = unmet((imagenet, "another data set than the paper's: all of ImageNet-1k, 1000 classes"))
-    untested = other or of.without(ours, cut(ours), "labels within the target's classes")
+    reason = unmet((imagenet, "another data set than the paper's: all of ImageNet-1k, 1000 classes"))
+    untested = reason or of.without(ours, cut(ours), "labels within the target's classes")
     return ask("V8", lambda arms: of.from_baseline(cut(arms)), ours, of.paper("T9"), untested)
 
 
@@ -149,9 +149,9 @@ def t2(ours: Arms) -> Iterator[Claim]:
     def level(arms: Arms, place: int) -> str:
         return arms.of("wordnet").index[place]
 
-    found, paper = ours.of("wordnet"), of.paper("T2")
-    several = unmet((len(found) >= 2, f"{len(found)} WordNet levels, needs 2"))
-    untested, as_many = several or of.without(ours, found, "WordNet levels"), of.against_baseline(ours, False)
+    wordnet, paper = ours.of("wordnet"), of.paper("T2")
+    several = unmet((len(wordnet) >= 2, f"{len(wordnet)} WordNet levels, needs 2"))
+    untested, as_many = several or of.without(ours, wordnet, "WordNet levels"), of.against_baseline(ours, False)
     yield from ask("V9 leaves", lambda arms: [minus(level(arms, -1), BASELINE)], ours, paper, untested, as_many)
     yield from ask("V9 ends", lambda arms: [minus(level(arms, 0), level(arms, -1))], ours, paper, untested)
 
@@ -172,10 +172,10 @@ WAYS = {"finetuned": ("Tables 3 and 10", False), "probed": ("Tables 4 and 11", T
 def judge_t3(tables: Tables) -> list[Claim]:
     runs = of.joined(tables, elsewhere=True)
     claimed = [] if len(runs) else list(t3({}, "no transfer to another data set"))
-    for (*home, there), part in runs.groupby(["pretrained_on", "home", "condition"], sort=False):
+    for (*home, condition), part in runs.groupby(["pretrained_on", "home", "condition"], sort=False):
         ways = {way: part[part["head_alone"] == head_alone] for way, (_, head_alone) in WAYS.items()}
-        found = {way: next(of.best(own, tables)) for way, own in ways.items() if len(own)}
-        claimed += t3(found, f"{', '.join(home)} to {there}")
+        by_way = {way: next(of.best(tuned, tables)) for way, tuned in ways.items() if len(tuned)}
+        claimed += t3(by_way, f"{', '.join(home)} to {condition}")
     return of.corrected(claimed)
 
 
@@ -206,10 +206,10 @@ def inverted(ours: Arms, paper: Arms, source: str, untested: str) -> Claim:
     def steps(arms: Arms) -> list[statistics.Difference]:
         return [arms.contrast(minus(finer, one)) for one, finer in itertools.pairwise(levels(arms))]
 
-    found = [] if untested else steps(ours)
-    ends = [statistics.interval(*one, len(found)) for one in found]
+    differences = [] if untested else steps(ours)
+    ends = [statistics.interval(*one, len(differences)) for one in differences]
     untested = untested or unmet((not any(math.isnan(low) for low, _ in ends), NO_INTERVAL))
-    values = [sum(low > 0 for low, _ in ends)] if found else []
+    values = [sum(low > 0 for low, _ in ends)] if differences else []
     about = {"untested": untested, "published": [sum(one.difference > 0 for one in steps(paper))]}
     return Claim("V10", source=source, values=values, **words_of("V10 inverted", ours) | about)
 
@@ -221,11 +221,11 @@ def levels(arms: Arms) -> list[str]:
 
 def gaps(arms: Arms) -> list[Contrast]:
     """Return the error reduction from the coarsest to the finest level: when probed, minus when finetuned."""
-    found = []
+    contrasts = []
     for way, factor in {"probed": 2, "finetuned": -2}.items():  # doubled, because the average of two is then their sum
-        own = levels(replace(arms, table=arms.table[arms.table.index.str.startswith(f"{way}/")]))
-        found.append({own[0]: factor, own[-1]: -factor})
-    return [of.average(found)]
+        spaces = levels(replace(arms, table=arms.table[arms.table.index.str.startswith(f"{way}/")]))
+        contrasts.append({spaces[0]: factor, spaces[-1]: -factor})
+    return [of.average(contrasts)]
 
 
 # ---------------------------------------------------------------- Table 6: from epochs 50, 70 and 90 of the pretraining
@@ -234,18 +234,18 @@ def gaps(arms: Arms) -> list[Contrast]:
 def judge_t6(tables: Tables) -> list[Claim]:
     """Judge each condition and network, on human ranks or WordNet levels, at kept epochs nearest to the paper's."""
     runs = of.joined(tables)
-    other = runs[runs["space"] != BASELINE]
-    spaces = (set(other.loc[other["family"] == family, "space"]) for family in ("manual", "wordnet"))
+    arm_runs = runs[runs["space"] != BASELINE]
+    spaces = (set(arm_runs.loc[arm_runs["family"] == family, "space"]) for family in ("manual", "wordnet"))
     runs = runs[runs["space"].isin(max(spaces, key=len)) & ~runs["head_alone"]]
     lengths = tables["pretrain/checkpoints.parquet"].groupby("run_id")["epoch"].max()
     share = runs["from_epoch"].astype(float) / runs["parent"].map(lengths).astype(float)
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for part in [part for _, part in runs.groupby(["condition", "home"], sort=False)] or [runs]:
         last = next(of.best(part[part["from_epoch"].isna()], tables), of.nothing())
         for epoch in (50, 70):
             near = part[(share.loc[part.index] - epoch / 90).abs() <= CLOSE]
-            found += t6(epoch, next(of.best(near, tables), of.nothing()), last)
-    return of.corrected(found)
+            claims += t6(epoch, next(of.best(near, tables), of.nothing()), last)
+    return of.corrected(claims)
 
 
 def t6_paper(epoch: int) -> Arms:
@@ -270,16 +270,16 @@ def t6(epoch: int, kept: Arms, last: Arms) -> Iterator[Claim]:
 
 
 def study(table: str, judge: Callable[[Tables], Iterable[Claim]], *more: str) -> ModuleType:
-    made = ModuleType(f"granularity_{table}")
-    made.READS = ("pretrain/runs.parquet", "finetune/runs.parquet", *more)
-    made.COLUMNS, made.PUBLISHED, made.judge = of.COLUMNS, ("granularity",), judge
-    return made
+    module = ModuleType(f"granularity_{table}")
+    module.READS = ("pretrain/runs.parquet", "finetune/runs.parquet", *more)
+    module.COLUMNS, module.PUBLISHED, module.judge = of.COLUMNS, ("granularity",), judge
+    return module
 
 
 def same(table: str, claims: Callable[[Arms], Iterator[Claim]], **how: Any) -> ModuleType:
     """Return a study whose claims are about arms on the same images."""
     every = of.same_images
-    return study(table, lambda tables: of.corrected(one for ours in every(tables, **how) for one in claims(ours)))
+    return study(table, lambda tables: of.corrected(claim for ours in every(tables, **how) for claim in claims(ours)))
 
 
 ALL = (

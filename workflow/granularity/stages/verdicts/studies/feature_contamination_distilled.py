@@ -41,22 +41,22 @@ def judge(tables: Tables) -> Iterator[Claim]:
     about = tables["samples"].set_index("condition")
     targets, sources = about["target"].to_dict(), about["source"].to_dict()
     values, runs = (tables[read] for read in READS)
-    found = values.merge(runs, on=["condition", "run"], suffixes=("", "_of"))
-    found = found[found["key"].str.endswith("/linear") & (found["split"] != "train")]
-    some = False
-    for condition, part in found.groupby("condition", sort=False):
+    errors = values.merge(runs, on=["condition", "run"], suffixes=("", "_of"))
+    errors = errors[errors["key"].str.endswith("/linear") & (errors["split"] != "train")]
+    tested = False
+    for condition, part in errors.groupby("condition", sort=False):
         ranks = part["key"].str.removesuffix("/linear")
-        own = part[ranks == targets[condition]]
-        for network, students in own[own["space"] == STUDENT].groupby("network", sort=False):
-            some = True
-            teacher = _errors(own[own["run"] == TEACHER])
+        target_rows = part[ranks == targets[condition]]
+        for network, students in target_rows[target_rows["space"] == STUDENT].groupby("network", sort=False):
+            tested = True
+            teacher = _errors(target_rows[target_rows["run"] == TEACHER])
             resnet = sources[condition] == "imagenet" and "resnet" in network
             yield from claims(Pair(teacher.mean(0), _errors(students), f"{condition}, {network}", resnet=resnet))
         domains = part[(ranks == DOMAIN) & (part["split"] == "val")]
-        of = [domains.loc[domains[key] == value, "value"] for key, value in (("run", TEACHER), ("space", "target"))]
-        if all(map(len, of)):
-            yield domain(of[0].mean(), of[1].to_numpy(float), condition)
-    if not some:
+        pair = [domains.loc[domains[key] == value, "value"] for key, value in (("run", TEACHER), ("space", "target"))]
+        if all(map(len, pair)):
+            yield domain(pair[0].mean(), pair[1].to_numpy(float), condition)
+    if not tested:
         yield from claims(Pair(np.full(2, np.nan), np.empty((0, 2)), "no such networks"))
         yield domain(np.nan, np.empty(0), "no such networks")
 
@@ -66,13 +66,13 @@ def printed() -> Iterator[Pair]:
     rows = published.rows(PUBLISHED[0])
     rows = rows[rows["table"].isin(TABLES)]
     parts = rows["setting"].str.partition("; tested on ")
-    for where, of in rows.assign(test=parts[2]).groupby(parts[0], sort=False):
+    for where, group in rows.assign(test=parts[2]).groupby(parts[0], sort=False):
         errors = {
-            arm: [100 - of.loc[(of["arm"] == arm) & of["test"].isin(test), "mean"] for test in (ID, OOD)]
+            arm: [100 - group.loc[(group["arm"] == arm) & group["test"].isin(test), "mean"] for test in (ID, OOD)]
             for arm in ("pretrained", "distilled")
         }
-        if all(len(one) == 1 for both in errors.values() for one in both):
-            teacher, student = (np.array([float(one.iloc[0]) for one in both]) for both in errors.values())
+        if all(len(values) == 1 for pair in errors.values() for values in pair):
+            teacher, student = (np.array([float(values.iloc[0]) for values in pair]) for pair in errors.values())
             yield Pair(teacher, student[None], where, True, where.startswith("ImageNet; CLIP RN"))
 
 
@@ -80,9 +80,9 @@ def claims(pair: Pair) -> Iterator[Claim]:
     """D1 and D2, for our networks or for a printed table."""
     lost = pair.students - pair.teacher
     none = unmet((len(lost) > 0, "no network distilled from an encoder was probed on val and on another split"))
-    other = unmet((pair.resnet, "no ResNet on ImageNet: of others the paper's own students are worse"))
+    reason = unmet((pair.resnet, "no ResNet on ImageNet: of others the paper's own students are worse"))
     yield _claim("D1", pair.where, lost[:, 1] - lost[:, 0], none, SINGLE if pair.printed else 0)
-    yield _claim("D2", pair.where, lost[:, 0], none or other, SINGLE if pair.printed else 0)
+    yield _claim("D2", pair.where, lost[:, 0], none or reason, SINGLE if pair.printed else 0)
 
 
 def domain(teacher: float, networks: np.ndarray, where: str, single: bool = False) -> Claim:
@@ -103,6 +103,6 @@ def _claim(id: str, where: str, values: np.ndarray, untested: str, margin: float
 
 def _errors(rows: Frame) -> np.ndarray:
     """Return errors in and out of distribution of each run: float64 [N, 2]; runs without both are left out."""
-    of = rows.assign(where=np.where(rows["split"] == "val", "ID", "OOD"))
-    table = of.pivot_table(index="run", columns="where", values="value", aggfunc="mean", observed=True)
+    frame = rows.assign(where=np.where(rows["split"] == "val", "ID", "OOD"))
+    table = frame.pivot_table(index="run", columns="where", values="value", aggfunc="mean", observed=True)
     return table.reindex(columns=["ID", "OOD"]).dropna().to_numpy(float)

@@ -28,22 +28,22 @@ def judge(tables: Tables) -> Iterator[Claim]:
     for id in WORDS if tuned.empty else ():
         yield _claim(id, "no such networks", [], "no network of the objective mask was finetuned")
     for (condition, network, transfer), part in tuned.groupby(["condition", "network", "transfer"], sort=False):
-        one, errors = part.iloc[0], part.groupby("pretrain_seed")["val_error"].mean()
+        run, errors = part.iloc[0], part.groupby("pretrain_seed")["val_error"].mean()
         scratch = pretrained[(pretrained["condition"] == condition) & (pretrained["space"] == BASELINE)]
-        scratch = scratch[scratch["architecture"] == one["parent_architecture"]]
-        for id, epochs in (("M1", one["epochs"]), ("M2", one["epochs"] + one["parent_epochs"])):
-            each = scratch[scratch["epochs"] == epochs].groupby(["network", "pretrain_seed"])["val_error"].mean()
-            found = each.groupby("network").mean()
-            none = unmet((len(found) > 0, f"no network from scratch for {epochs} epochs"))
-            values = [] if none else (errors - each[found.idxmin()].astype(float)).dropna().tolist()
+        scratch = scratch[scratch["architecture"] == run["parent_architecture"]]
+        for id, epochs in (("M1", run["epochs"]), ("M2", run["epochs"] + run["parent_epochs"])):
+            baselines = scratch[scratch["epochs"] == epochs].groupby(["network", "pretrain_seed"])["val_error"].mean()
+            means = baselines.groupby("network").mean()
+            none = unmet((len(means) > 0, f"no network from scratch for {epochs} epochs"))
+            values = [] if none else (errors - baselines[means.idxmin()].astype(float)).dropna().tolist()
             yield _claim(id, f"{condition}, {network}, {transfer}", values, none)
 
 
 def printed() -> Claim:
     """Return M1 for the paper's table."""
-    one, other = (published.number(*PUBLISHED, table="T1", arm=arm) for arm in ("mask reconstruction", "supervised"))
+    mask, labels = (published.number(*PUBLISHED, table="T1", arm=arm) for arm in ("mask reconstruction", "supervised"))
     single = {"judged": "mean", "high": SINGLE, "reason": "no number of runs given: a margin stands for the spread"}
-    return _claim("M1", "T1", [other - one], "", **single)
+    return _claim("M1", "T1", [labels - mask], "", **single)
 
 
 def _claim(id: str, where: str, values: list[float], untested: str, **more: object) -> Claim:

@@ -25,13 +25,13 @@ EARLY = {"A1-nc1": ("nc1", 10), "A1-nc2": ("nc2", 1)}  # the epochs that the end
 def judge(tables: Tables) -> Iterator[Claim]:
     targets = tables["samples"].set_index("condition")["target"].to_dict()
     values, runs = (tables[read] for read in READS)
-    found = values.merge(runs, on=["condition", "run"], suffixes=("", "_of"))
-    own = found[found["space"] == BASELINE]
-    if own.empty:
-        yield from claims("no such networks", "", own, found)
-    for (condition, network), part in own.groupby(["condition", "network"], sort=False):
-        others = found[(found["condition"] == condition) & (found["network"] == network) & (found["space"] != BASELINE)]
-        yield from claims(f"{condition}, {network}", targets[condition], part, others)
+    table = values.merge(runs, on=["condition", "run"], suffixes=("", "_of"))
+    baseline = table[table["space"] == BASELINE]
+    if baseline.empty:
+        yield from claims("no such networks", "", baseline, table)
+    for (condition, network), part in baseline.groupby(["condition", "network"], sort=False):
+        finer = table[(table["condition"] == condition) & (table["network"] == network) & (table["space"] != BASELINE)]
+        yield from claims(f"{condition}, {network}", targets[condition], part, finer)
 
 
 def claims(where: str, target: str, own: Frame, others: Frame) -> Iterator[Claim]:
@@ -62,8 +62,8 @@ def claims(where: str, target: str, own: Frame, others: Frame) -> Iterator[Claim
     for id, (key, epoch) in EARLY.items():
         early = of(train[train["epoch"] == epoch], f"{target}/{key}", "train")
         late = of(train[last.reindex(train.index)], f"{target}/{key}", "train")
-        known = len(early) == len(late) > 0
-        yield claim(id, late / early if known else np.empty(0), fitted or unmet((known, f"epoch {epoch} was not kept")))
+        equal = len(early) == len(late) > 0
+        yield claim(id, late / early if equal else np.empty(0), fitted or unmet((equal, f"epoch {epoch} was not kept")))
     r1, null, r2 = (of(end, f"{pair}/{key}", "train") for key in ("r1", "r1_null", "r2"))
     yield claim("A2-null", r1 - null)
     yield claim("A2-r1", r1)
