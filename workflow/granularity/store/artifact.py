@@ -53,7 +53,7 @@ def _unlike(value: Any, form: Any, *where: str) -> Iterator[str]:
             else:
                 yield ".".join([*where, name])
     elif isinstance(form, list) and isinstance(value, list):
-        yield from (wrong for one in value for wrong in _unlike(one, *form, *where))
+        yield from (wrong for item in value for wrong in _unlike(item, *form, *where))
     elif isinstance(form, str) and isinstance(value, str) and re.fullmatch(form, value):
         return
     elif isinstance(form, dict | list | str) or not isinstance(value, form):
@@ -71,26 +71,26 @@ def parse(text: bytes, file: Path) -> dict[str, Any]:
     """Parse and check a manifest; return it without its seal. Raise GranularityError (corrupt) or OtherVersionError."""
     corrupt = f"{file}: corrupt (%s); delete the stamp that names it, and snakemake recomputes it"
     try:
-        found = strict_json.parse_json(text, str(file))
+        manifest = strict_json.parse_json(text, str(file))
     except GranularityError:
-        found = None
-    if not isinstance(found, dict) or "seal" not in found:
+        manifest = None
+    if not isinstance(manifest, dict) or "seal" not in manifest:
         raise GranularityError(corrupt % "not a manifest")
-    del found["seal"]
+    del manifest["seal"]
     known_by = hashlib.sha256(text).digest()
-    if known_by not in _sound and as_text(found).encode() != text:
+    if known_by not in _sound and as_text(manifest).encode() != text:
         raise GranularityError(corrupt % "its seal does not match its content")
-    if found.get("schema_version") != RESULT_VERSION:
+    if manifest.get("schema_version") != RESULT_VERSION:
         raise OtherVersionError(
-            f"{file}: schema_version {found.get('schema_version')}, but this version reads {RESULT_VERSION}; move the "
-            "folder away, and snakemake recomputes it"
+            f"{file}: schema_version {manifest.get('schema_version')}, but this version reads {RESULT_VERSION}; move "
+            "the folder away, and snakemake recomputes it"
         )
-    if known_by not in _sound and (wrong := next(_unlike(found, FORM), None)) is not None:
+    if known_by not in _sound and (wrong := next(_unlike(manifest, FORM), None)) is not None:
         raise GranularityError(corrupt % f"'{wrong}' is missing or has a wrong value")
-    if any(not place.is_plain(name) or name == MANIFEST for name in found["files"]):
+    if any(not place.is_plain(name) or name == MANIFEST for name in manifest["files"]):
         raise GranularityError(corrupt % "it lists a file outside the artifact")
     _sound.add(known_by)
-    return found
+    return manifest
 
 
 def as_text(manifest: dict[str, Any]) -> str:
@@ -206,8 +206,8 @@ class Artifact:
         *_, store, kind, key = ("", *self.folder.parts)
         if store == place.STORE and kind[0] != "." and (kind, key) != (self.kind, self.manifest["key"]):
             yield f"{self.path / MANIFEST}: belongs to another result than its folder in the store"
-        wrong = {name: found for name, entry in files.items() if (found := _damage(self.folder / name, entry["bytes"]))}
-        yield from (f"{self.path / name}: {found}" for name, found in wrong.items())
+        wrong = {name: flaw for name, entry in files.items() if (flaw := _damage(self.folder / name, entry["bytes"]))}
+        yield from (f"{self.path / name}: {flaw}" for name, flaw in wrong.items())
         if hashed:
             counted = [name for name in files if name not in wrong and (records or CHECKED_BY not in files[name])]
             try:
@@ -264,10 +264,10 @@ class Artifact:
         with readable(self.path / name, "an array"):
             values = np.load(self.file(name), mmap_mode="c", allow_pickle=False)
         if shape is not None:
-            wanted = tuple(n if want is None else want for n, want in zip(values.shape, shape, strict=False))
-            if (values.dtype, values.shape, values.ndim) != (dtype, wanted, len(shape)):
-                found, asked = (f"{values.dtype} of {values.shape}", f"{np.dtype(dtype)} of {shape}")
-                raise GranularityError(f"{self.path / name}: is {found}, but must be {asked}")
+            expected = tuple(n if want is None else want for n, want in zip(values.shape, shape, strict=False))
+            if (values.dtype, values.shape, values.ndim) != (dtype, expected, len(shape)):
+                actual, required = (f"{values.dtype} of {values.shape}", f"{np.dtype(dtype)} of {shape}")
+                raise GranularityError(f"{self.path / name}: is {actual}, but must be {required}")
         return values
 
     def tensors(self, name: str) -> dict[str, torch.Tensor]:
@@ -288,16 +288,16 @@ class Artifact:
 def _damage(file: Path, size: int) -> str | None:
     """Return what is wrong with a file that should have `size` bytes, or None, without opening it."""
     try:
-        there = file.lstat()
+        status = file.lstat()
         if os.path.realpath(file.parent) != str(file.parent):
             return "reached through a link"
     except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError as error:
         return f"cannot be read ({error.strerror or error})"
-    if not stat.S_ISREG(there.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return "not a regular file"
-    return None if there.st_size == size else f"corrupt ({there.st_size} bytes, the manifest says {size})"
+    return None if status.st_size == size else f"corrupt ({status.st_size} bytes, the manifest says {size})"
 
 
 @contextlib.contextmanager
@@ -324,10 +324,10 @@ def by_stage(artifacts: Iterable[Artifact]) -> list[dict[str, Any]]:
     `gpu_seconds`, the wall-clock time of the GPU jobs, and `gpu_peak_memory_mb`, the largest or None.
     """
     stages: dict[str, list[tuple[dict[str, Any], bool]]] = {}
-    for one in artifacts:
+    for artifact in artifacts:
         # `hardware` names only GPUs that torch used; for FAISS, the parameters of the clustering name the GPU.
-        on_gpu = "gpu" in one.manifest["hardware"] or bool(one.params.get("gpu"))
-        stages.setdefault(one.kind, []).append((one.manifest["cost"], on_gpu))
+        on_gpu = "gpu" in artifact.manifest["hardware"] or bool(artifact.params.get("gpu"))
+        stages.setdefault(artifact.kind, []).append((artifact.manifest["cost"], on_gpu))
     any_gpu = any(on_gpu for costs in stages.values() for _, on_gpu in costs)
     rows = []
     for stage, costs in stages.items():
@@ -335,9 +335,9 @@ def by_stage(artifacts: Iterable[Artifact]) -> list[dict[str, Any]]:
         row |= {key: sum(cost[key] for cost, _ in costs) for key in ("wall_seconds", "cpu_seconds")}
         row["peak_memory_mb"] = max(cost["peak_memory_mb"] for cost, _ in costs)
         if any_gpu:
-            there = [cost for cost, on_gpu in costs if on_gpu]
-            peaks = [cost["gpu_peak_memory_mb"] for cost in there if "gpu_peak_memory_mb" in cost]
-            row["gpu_seconds"] = sum(cost["wall_seconds"] for cost in there)
+            gpu_costs = [cost for cost, on_gpu in costs if on_gpu]
+            peaks = [cost["gpu_peak_memory_mb"] for cost in gpu_costs if "gpu_peak_memory_mb" in cost]
+            row["gpu_seconds"] = sum(cost["wall_seconds"] for cost in gpu_costs)
             row["gpu_peak_memory_mb"] = max(peaks, default=None)
         rows.append(row)
     return rows

@@ -75,10 +75,10 @@ def code_digest(*names: str) -> str:
     """
     digest = hashlib.sha256(f"{RESULT_VERSION}\n".encode())
     # A user's file counts by its content, wherever it lies.
-    called = ((Path(name).name if name.endswith(".py") else name, name) for name in import_closure(*names))
-    for shown, name in sorted(called):
+    pairs = ((Path(name).name if name.endswith(".py") else name, name) for name in import_closure(*names))
+    for label, name in sorted(pairs):
         path = _path(name)
-        digest.update(f"{shown}\n{_read(path).code}\n".encode())
+        digest.update(f"{label}\n{_read(path).code}\n".encode())
         if name.endswith((".stage", ".report.pages")):  # templates and styles lie beside them
             for data in sorted(path.parent.iterdir()):
                 if data.is_file() and data.suffix != ".py":
@@ -108,16 +108,16 @@ def require_driver() -> None:
 
 def import_closure(*names: str) -> set[str]:
     """Return the scientific modules (and users' files) that names import, directly or not, also inside functions."""
-    found, todo = set(), list(names)
+    modules, todo = set(), list(names)
     while todo:
         name = todo.pop()
-        if name in found:
+        if name in modules:
             continue
-        found.add(name)
-        todo += [other for other in _read(_path(name)).imports if is_science(other)]
+        modules.add(name)
+        todo += [module for module in _read(_path(name)).imports if is_science(module)]
         if name.endswith(".py"):
             todo += _helpers(_read(Path(name)).imports)
-    return found
+    return modules
 
 
 def _helpers(imports: list[str]) -> Iterator[str]:

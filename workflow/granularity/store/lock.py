@@ -35,8 +35,8 @@ class Lock:
     def __init__(self, file: Path, output: str):
         self.file, self._token, self._ended = file, secrets.token_hex(8), threading.Event()
         self._asked = f"another process has taken over {output}, because this one was silent"
-        if (found := read(file)) is not None and found["live"] is not False:
-            raise LostError(f"{output}: {who(found)} is making this result")
+        if (holder := read(file)) is not None and holder["live"] is not False:
+            raise LostError(f"{output}: {who(holder)} is making this result")
         about = {"token": self._token, "output": output, "host": host(), "pid": os.getpid()}
         about |= {"job": os.environ.get("SLURM_JOB_ID"), "started": time.time()}
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -82,30 +82,30 @@ def read(file: Path) -> dict[str, Any] | None:
     """Read a lock file; add when it was last touched (`beat`) and whether its writer lives (`live`; None: unknown)."""
     try:
         with file.open("rb") as stream:
-            found = json.loads(stream.read())
+            record = json.loads(stream.read())
             beat = os.fstat(stream.fileno()).st_mtime
             free = _flock(stream.fileno(), fcntl.LOCK_SH)  # until the file is closed; others may check at the same time
-        if not all(isinstance(found[name], of) for name, of in FORM.items()):
+        if not all(isinstance(record[name], kind) for name, kind in FORM.items()):
             return None
     except (OSError, ValueError, TypeError, KeyError):  # torn
         return None
-    tells = free is False or (free and found.get("kernel") == _kernel())
-    return {**found, "beat": beat, "live": not free if tells else None}
+    tells = free is False or (free and record.get("kernel") == _kernel())
+    return {**record, "beat": beat, "live": not free if tells else None}
 
 
 def wait(file: Path, output: Path) -> None:
     """Wait while another process computes a result; if it gives no sign of life, remove its lock."""
     last, looks, told = None, 0, False
-    while (found := read(file)) is not None and found["live"] is not False:
+    while (holder := read(file)) is not None and holder["live"] is not False:
         if not told:
             say(
-                f"{output}: {who(found)} is making it; waiting (you may stop it: this process then "
+                f"{output}: {who(holder)} is making it; waiting (you may stop it: this process then "
                 "continues from its saved work)"
             )
             told = True
-        looks, last = (looks + 1 if found == last else 0), found
+        looks, last = (looks + 1 if holder == last else 0), holder
         if looks * LOOK_SECONDS >= SILENT_SECONDS:
-            say(f"{output}: {who(found)} has given no sign of life for {SILENT_SECONDS:.0f} s; continuing without it")
+            say(f"{output}: {who(holder)} has given no sign of life for {SILENT_SECONDS:.0f} s; continuing without it")
             with contextlib.suppress(OSError):
                 file.unlink()
             return
@@ -120,16 +120,16 @@ def all_in(folder: Path) -> dict[str, dict[str, Any]]:
 
 def living(folder: Path) -> set[str]:
     """Return the names of the locks whose writers live; takes up to SILENT_SECONDS if a kernel lock cannot decide."""
-    found = {name: one for name, one in all_in(folder).items() if one["live"] is not False}
-    unknown = {name: one for name, one in found.items() if one["live"] is None}
+    locks = {name: holder for name, holder in all_in(folder).items() if holder["live"] is not False}
+    unknown = {name: holder for name, holder in locks.items() if holder["live"] is None}
     if unknown:
-        names = ", ".join(sorted({who(one) for one in unknown.values()}))
+        names = ", ".join(sorted({who(holder) for holder in unknown.values()}))
         say(f"checking for up to {SILENT_SECONDS:.0f} s whether these still run: {names}")
     for _ in range(round(SILENT_SECONDS / LOOK_SECONDS)):
         if unknown:
             time.sleep(LOOK_SECONDS)
-            unknown = {name: one for name, one in unknown.items() if read(folder / f"{name}.json") == one}
-    return found.keys() - unknown.keys()
+            unknown = {name: holder for name, holder in unknown.items() if read(folder / f"{name}.json") == holder}
+    return locks.keys() - unknown.keys()
 
 
 def seems_alive(found: dict[str, Any]) -> bool:
@@ -180,12 +180,12 @@ def share(file: Path, mine: str) -> dict[str, Any] | None:
         fcntl.flock(handle, fcntl.LOCK_SH)
         os.write(handle, f"{json.dumps(about)}\n".encode())
         # The first line decides: two processes that start at the same moment see the same first line.
-        said = [json.loads(line) for line in os.pread(handle, 1 << 20, 0).splitlines()]
+        records = [json.loads(line) for line in os.pread(handle, 1 << 20, 0).splitlines()]
     except (OSError, ValueError) as error:  # ValueError: a torn line
         reason = getattr(error, "strerror", None) or error
         say(f"{file}: cannot be locked ({reason}); start no other configuration of this name until this one ends")
         return None
-    if said[0]["for"] == mine:
+    if records[0]["for"] == mine:
         return None
     os.close(handle)
-    return [one for one in said if one["for"] == said[0]["for"]][-1]
+    return [record for record in records if record["for"] == records[0]["for"]][-1]

@@ -213,12 +213,12 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool, list[str]]]:
 
     seen: set[tuple[int, int]] = set()
     for folder, folders, files in os.walk(root, onerror=unreadable, followlinks=True):
-        there = os.stat(folder)
+        status = os.stat(folder)
         out = [name for name in folders if name == STORE or is_torn(Path(name))]
         is_artifact = MANIFEST in {*files, *folders}
-        again = is_artifact or (there.st_dev, there.st_ino) in seen  # reached before through a link
+        again = is_artifact or (status.st_dev, status.st_ino) in seen  # reached before through a link
         folders[:] = [] if again else [name for name in folders if name not in out]
-        seen.add((there.st_dev, there.st_ino))
+        seen.add((status.st_dev, status.st_ino))
         yield Path(folder), is_artifact, [*files, *out]
 
 
@@ -318,38 +318,38 @@ def needless(root: Path, days: float) -> list[Found]:
     if not store.is_dir():
         raise GranularityError(f"{root}: contains no {STORE}; name a folder of results, such as results")
     live, now = lock.living(store / LOCKS), time.time()
-    every, found, staying = (
+    candidates, leftovers, staying = (
         [],
         [],
         {},
     )  # per file: how many hard links would remain; the last one frees the space
     for path, why in _without_need(root, store, live):
-        stats = [one.lstat() for one in (path, *(() if path.is_symlink() else path.rglob("*")))]
-        every.append(((now - max(one.st_mtime for one in stats)) / DAY, path, why, stats))
-    for age, path, why, stats in sorted(every, key=lambda one: -one[0]):
+        stats = [item.lstat() for item in (path, *(() if path.is_symlink() else path.rglob("*")))]
+        candidates.append(((now - max(item.st_mtime for item in stats)) / DAY, path, why, stats))
+    for age, path, why, stats in sorted(candidates, key=lambda item: -item[0]):
         size = 0
-        for one in (one for one in stats if not stat.S_ISDIR(one.st_mode)):
-            file = one.st_dev, one.st_ino
-            staying[file] = staying.get(file, one.st_nlink) - 1
-            size += 0 if staying[file] else one.st_size
-        found += [Found(path, size, why, age)] if age >= days else []
-    return sorted(found, key=lambda one: -one.size)
+        for item in (item for item in stats if not stat.S_ISDIR(item.st_mode)):
+            file = item.st_dev, item.st_ino
+            staying[file] = staying.get(file, item.st_nlink) - 1
+            size += 0 if staying[file] else item.st_size
+        leftovers += [Found(path, size, why, age)] if age >= days else []
+    return sorted(leftovers, key=lambda item: -item.size)
 
 
 def delete(root: Path, found: list[Found]) -> list[Found]:
     """Delete what :func:`needless` found, except what a name or a writer needs by now; return what was deleted."""
     store = root / STORE
     with new_folder(store) as doomed, _names_locked(store, fcntl.LOCK_EX):
-        live = {name for name, one in lock.all_in(store / LOCKS).items() if lock.seems_alive(one)}
+        live = {name for name, item in lock.all_in(store / LOCKS).items() if lock.seems_alive(item)}
         still = {path for path, _ in _without_need(root, store, live)}
-        gone = [one for one in found if one.path in still]
-        for number, one in enumerate(gone):
-            if one.path.parent.name == WORK:
-                _note(one.path).unlink(missing_ok=True)
-            if one.path.is_dir() and not one.path.is_symlink():
-                one.path.rename(doomed / str(number))  # deleted after the lock on names is released
+        gone = [item for item in found if item.path in still]
+        for number, item in enumerate(gone):
+            if item.path.parent.name == WORK:
+                _note(item.path).unlink(missing_ok=True)
+            if item.path.is_dir() and not item.path.is_symlink():
+                item.path.rename(doomed / str(number))  # deleted after the lock on names is released
             else:
-                one.path.unlink(missing_ok=True)
+                item.path.unlink(missing_ok=True)
     return gone
 
 
@@ -359,9 +359,9 @@ def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Pat
         # Single runs are kept while any writer lives: its job may not have published its result yet.
         of_live = f"{folder.parent.name}-{folder.name}" in live or (live and folder.parent.name in PARTS)
         if folder.resolve() not in needed and not of_live:
-            made, was = _said(folder), ", nor can it be read"
+            manifest, was = _said(folder), ", nor can it be read"
             with contextlib.suppress(KeyError, TypeError):
-                was = f" any more; made {made['cost']['started']} as {made['name']}"
+                was = f" any more; made {manifest['cost']['started']} as {manifest['name']}"
             yield folder, f"no name leads to it{was}"
     for folder, name in works_of(store).items():
         if folder.name not in live:

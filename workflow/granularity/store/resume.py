@@ -134,9 +134,9 @@ def write_records(
         def save() -> None:
             if new:
                 files.stream.flush()
-                known = _joined(new)
-                first = done - len(known["crc32"])
-                save_state(out.work / f"{PIECE}.{first:012d}-{done:012d}", {"first": np.int64(first), **known}, {})
+                joined = _joined(new)
+                first = done - len(joined["crc32"])
+                save_state(out.work / f"{PIECE}.{first:012d}-{done:012d}", {"first": np.int64(first), **joined}, {})
                 new.clear()
 
         missing = records_from(done) if done < total else iter(())
@@ -202,7 +202,7 @@ class _Files:
         places = self._places([len(data) for data, _ in records])
         for place, (data, _) in zip(places, records, strict=True):
             self._at(*place).write(data)
-        notes = {name: np.stack([one[name] for _, one in records]) for name in records[0][1]}
+        notes = {name: np.stack([note[name] for _, note in records]) for name in records[0][1]}
         return {
             "file": np.array([number for number, _ in places], np.int32),
             "offset": np.array([offset for _, offset in places], np.int64),

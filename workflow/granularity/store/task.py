@@ -44,7 +44,7 @@ class Task:
         holds the digests of inputs by role (with names, if the stage shows them), `outside` those of files named by
         options; `machine` counts only if sums of floating-point numbers determine the last bits.
         """
-        of = {
+        entries = {
             "kind": lambda: self.stage.name,
             "schema_version": lambda: RESULT_VERSION,
             "options": lambda: dict(self.stage.asked(self.options)),
@@ -55,7 +55,7 @@ class Task:
             "code": lambda: {"modules": list(self.code), "digest": code_digest(*self.code)},
             "packages": lambda: packages(*self.code),
         }
-        return of[name]()
+        return entries[name]()
 
     @cached_property
     def origin(self) -> dict[str, Any]:
@@ -114,14 +114,14 @@ def make(task: Task) -> Artifact:
         if any(os.path.abspath(path) == os.path.abspath(task.output) for path in paths):
             raise GranularityError(f"{task.output}: the input '{role}' is there; choose another --output")
     run = None
-    while (found := find(task)) is None:
+    while (artifact := find(task)) is None:
         # Imported only if there is something to compute: torch takes seconds.
         run = run or importlib.import_module(task.stage.module).run
         try:
             run(task)
         except lock.LostError as lost:
             say(str(lost))
-    return found
+    return artifact
 
 
 def find(task: Task) -> Artifact | None:

@@ -91,7 +91,7 @@ class Remote:
 def push(root: Path, url: str) -> str:
     """Copy results at or below a folder, and all that they were made from, to a URL, except those already there."""
     remote, base = Remote(url.rstrip("/")), _base(root)
-    there, others = remote.names("generations"), remote.names("others")
+    tars, others = remote.names("generations"), remote.names("others")
     tops: dict[str, dict[str, Artifact]] = {}  # configuration -> name -> artifact
     for path in place.find(root):
         name = os.path.relpath(path, base)
@@ -99,8 +99,8 @@ def push(root: Path, url: str) -> str:
     if not tops:
         raise GranularityError(f"{root}: there are no results at or below this folder")
     needed = {top: _with_origins(named.values(), (base / STORE).resolve()) for top, named in tops.items()}
-    all_of = {key: one for found in needed.values() for key, one in found.items()}
-    missing = [one for key, one in sorted(all_of.items()) if _tar(key) not in there]
+    all_of = {key: result for results in needed.values() for key, result in results.items()}
+    missing = [result for key, result in sorted(all_of.items()) if _tar(key) not in tars]
     for artifact in track(missing, len(missing), f"sending to {url}", "results"):
         for problem in artifact.corrupt():
             raise GranularityError(f"{problem}; delete {place.stamp_of(artifact.path)}, and snakemake recomputes it")
@@ -108,14 +108,14 @@ def push(root: Path, url: str) -> str:
             _write_tar(stream, artifact.folder, [MANIFEST, *artifact.manifest["files"]])
     for top, named in tops.items():
         before = _names(remote, top) if f"{top}.json" in remote.names("names") else {"names": {}, "generations": []}
-        said = {
-            "names": before["names"] | {name: _key(one) for name, one in named.items()},
+        record = {
+            "names": before["names"] | {name: _key(result) for name, result in named.items()},
             "generations": sorted({*map(tuple, before["generations"]), *needed[top]}),
             "others": _send_others(remote, base, base / top, others),
         }
         with remote.writing(f"names/{top}.json") as stream:
-            stream.write(json.dumps(said, indent=1).encode())
-    size = sum(one.size for one in missing)
+            stream.write(json.dumps(record, indent=1).encode())
+    size = sum(result.size for result in missing)
     return f"{len(missing)} results sent, {size / 1e6:.1f} MB; {len(all_of) - len(missing)} were already there"
 
 
@@ -124,23 +124,23 @@ def pull(root: Path, url: str, kinds: Iterable[str]) -> str:
     remote, base, began = Remote(url.rstrip("/")), _base(root), time.time()
     store, within = base / STORE, PurePosixPath(os.path.relpath(os.path.abspath(root), base))
     tops = [name.removesuffix(".json") for name in sorted(remote.names("names"))]
-    said = {top: _names(remote, top, kinds) for top in tops if within.parts[:1] in ((), (top,))}
-    if not said:
+    records = {top: _names(remote, top, kinds) for top in tops if within.parts[:1] in ((), (top,))}
+    if not records:
         raise GranularityError(f"{url}: no results of {root} have been pushed there")
-    wanted = sorted({tuple(key) for one in said.values() for key in one["generations"]})
-    looked = track(wanted, len(wanted), f"looking for them in {store}", "results")
+    keys = sorted({tuple(key) for record in records.values() for key in record["generations"]})
+    looked = track(keys, len(keys), f"looking for them in {store}", "results")
     missing = [key for key in looked if writer.sound(store, *key) is None]
     for key in track(missing, len(missing), f"receiving from {url}", "results"):
         _receive(remote, store, *key)
-    for top, one in said.items():
-        for name, key in one["names"].items():
-            output, found = _inside(base, top, name, url), Artifact.peek(place.generation(store, *key))
-            leads = output.resolve() == found.folder and found.unlike(place.stamp_of(output)) is None
+    for top, record in records.items():
+        for name, key in record["names"].items():
+            output, artifact = _inside(base, top, name, url), Artifact.peek(place.generation(store, *key))
+            leads = output.resolve() == artifact.folder and artifact.unlike(place.stamp_of(output)) is None
             if PurePosixPath(name).is_relative_to(within) and not leads:
-                place.point(output, found.folder, found.kind, found.digest)
+                place.point(output, artifact.folder, artifact.kind, artifact.digest)
                 os.utime(place.stamp_of(output), (began, began))  # so that no stamp is newer than those of later stages
-        _receive_others(remote, base, top, one["others"])
-    return f"{len(missing)} results received, {len(wanted) - len(missing)} were already here"
+        _receive_others(remote, base, top, record["others"])
+    return f"{len(missing)} results received, {len(keys) - len(missing)} were already here"
 
 
 def _base(root: Path) -> Path:
@@ -194,8 +194,8 @@ def _receive(remote: Remote, store: Path, kind: str, key: str) -> None:
             raise GranularityError(f"{where}: does not begin with a manifest")
         text = tar.extractfile(first).read()
         manifest = parse(text, Path(where))
-        own = (manifest["kind"], manifest["key"], key_of(manifest), content_digest(manifest))
-        if own != (kind, key, key, manifest["digest"]):
+        identity = (manifest["kind"], manifest["key"], key_of(manifest), content_digest(manifest))
+        if identity != (kind, key, key, manifest["digest"]):
             raise GranularityError(f"{where}: contains another result than its name says")
         (folder / MANIFEST).write_bytes(text)
         files = dict(manifest["files"])
@@ -247,13 +247,13 @@ def _send_others(remote: Remote, base: Path, top: Path, there: set[str]) -> str:
     files: list[Path] = []
     for folder, folders, names in os.walk(top):
         folders[:] = [] if MANIFEST in names else sorted(name for name in folders if not name.startswith("."))
-        found = [] if MANIFEST in names else [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
-        files += [file for file in found if not file.name.endswith(STAMP) and file.is_file() and not file.is_symlink()]
+        paths = [] if MANIFEST in names else [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
+        files += [file for file in paths if not file.name.endswith(STAMP) and file.is_file() and not file.is_symlink()]
     with place.new_folder(base / STORE) as folder:
-        whole = folder / "others.tar"
-        with whole.open("wb") as stream:
+        archive = folder / "others.tar"
+        with archive.open("wb") as stream:
             _write_tar(stream, base, [file.relative_to(base).as_posix() for file in files])
-        with whole.open("rb") as stream:
+        with archive.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
             stream.seek(0)
             if f"{digest}.tar" not in there:

@@ -162,12 +162,12 @@ def create(
                 yield writer
             manifest = _write_manifest(writer, origin, str(output), inputs, params, facts, files, since)
             with interrupt.resumable():  # the result exists: a signal that comes now is no failure
-                made = publish(folder, store, manifest)
-                place.point(output, made.folder, kind, made.digest)
+                artifact = publish(folder, store, manifest)
+                place.point(output, artifact.folder, kind, artifact.digest)
                 if lock.held():  # otherwise its new owner may work there
                     place.close_work(work)
                     if not folder.exists():  # it was published; deleting hard links has changed its files' times
-                        _remember(made.folder, manifest)
+                        _remember(artifact.folder, manifest)
         except (interrupt.Stopped, GranularityError, OSError):
             if not lock.held():  # a file is missing because the new owner has cleaned up
                 raise LostError(f"{output}: another process has taken over, because this one was silent") from None
@@ -225,15 +225,15 @@ def publish(folder: Path, store: Path, manifest: Values, durable: bool = True) -
     kind, key, digest = manifest["kind"], manifest["key"], manifest["digest"]
     target = place.generation(store, kind, key)
     while not place.publish(folder, target, durable):
-        found = sound(store, kind, key)
-        if found is None:  # it was damaged, and has been put aside
+        artifact = sound(store, kind, key)
+        if artifact is None:  # it was damaged, and has been put aside
             continue
-        if found.digest != digest:
+        if artifact.digest != digest:
             say(
                 f"{target}: another writer published a different result of the same inputs, options and code "
-                f"({found.digest[:12]}, this one {digest[:12]}); the published one stays, and this one is dropped"
+                f"({artifact.digest[:12]}, this one {digest[:12]}); the published one stays, and this one is dropped"
             )
-        return found
+        return artifact
     _remember(target, manifest)
     return Artifact.peek(target)
 
@@ -244,12 +244,12 @@ def sound(store: Path, kind: str, key: str) -> Artifact | None:
     if not os.path.lexists(folder):
         return None
     try:
-        found = Artifact.peek(folder)
-        wrong = next(found.corrupt(), None)
+        artifact = Artifact.peek(folder)
+        wrong = next(artifact.corrupt(), None)
     except GranularityError as error:
         wrong = str(error)
     if wrong is None:
-        return found
+        return artifact
     place.put_aside(folder, wrong)
     return None
 
@@ -264,8 +264,13 @@ def _write_manifest(
     key = key_of(origin)
     target = place.generation(writer.store, origin["kind"], key).resolve()
     lineage = {
-        role: {"path": os.path.relpath(of.folder, target), "name": str(of.path), "kind": of.kind, "digest": of.digest}
-        for role, of in {**inputs, **writer.parts}.items()
+        role: {
+            "path": os.path.relpath(source.folder, target),
+            "name": str(source.path),
+            "kind": source.kind,
+            "digest": source.digest,
+        }
+        for role, source in {**inputs, **writer.parts}.items()
     }
     manifest = {
         **origin,
@@ -301,16 +306,16 @@ def _refuse_other_lineage(inputs: Inputs) -> None:
 
 def _describe_files(writer: Writer, kind: str, patterns: Names) -> dict[str, dict]:
     paths = {path.relative_to(writer.folder).as_posix(): path for path in writer.folder.rglob("*") if path.is_file()}
-    known = {name: about["sha256"] for name, about in writer.described.items() if "sha256" in about}
-    new = sorted(paths.keys() - known.keys())
-    known |= dict(zip(new, hashing.digests([paths[name] for name in new]), strict=True))
+    hashes = {name: about["sha256"] for name, about in writer.described.items() if "sha256" in about}
+    new = sorted(paths.keys() - hashes.keys())
+    hashes |= dict(zip(new, hashing.digests([paths[name] for name in new]), strict=True))
     files = {}
     for name, path in sorted(paths.items()):
         if not any(fnmatchcase(name, pattern) for pattern in patterns):
             raise GranularityError(
                 f"{name}: is not one of the files that stage '{kind}' declares: {', '.join(patterns)}"
             )
-        files[name] = {"sha256": known[name], "bytes": path.stat().st_size, **writer.described.get(name, {})}
+        files[name] = {"sha256": hashes[name], "bytes": path.stat().st_size, **writer.described.get(name, {})}
     return files
 
 
@@ -350,7 +355,7 @@ def cost(since: Began) -> dict[str, Any]:
     """Return the cost of a job since it began; for GPUs, the peak memory of torch's tensors on any one."""
     started, clock, cpu = since
     unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes, or kilobytes
-    found = {
+    costs = {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "wall_seconds": round(time.monotonic() - clock, 3),
         "cpu_seconds": round(time.process_time() - cpu, 3),
@@ -358,5 +363,5 @@ def cost(since: Began) -> dict[str, Any]:
     }
     if (cuda := _cuda()) is not None:
         peak = max(cuda.max_memory_allocated(index) for index in range(cuda.device_count()))
-        found["gpu_peak_memory_mb"] = round(peak / 2**20, 1)
-    return found
+        costs["gpu_peak_memory_mb"] = round(peak / 2**20, 1)
+    return costs
