@@ -51,9 +51,7 @@ def run(task: Task) -> None:
         # One state for all levels and groups: most groups finish before a checkpoint is due.
         store, clock = out.work / "kmeans.safetensors", Clock()
         arrays, notes = read_state(store) or ({}, {"level": 0, "finished": 0})
-        assignments = arrays.pop(
-            "labels", np.zeros((len(counts), len(frame)), dtype=np.int32)
-        )  # within groups of a level
+        codes = arrays.pop("labels", np.zeros((len(counts), len(frame)), dtype=np.int32))  # within groups of a level
         begun = (notes["finished"], arrays, notes)
         ancestors: list[list[int]] = [[] for _ in groups]
         for level, count in enumerate(counts):
@@ -61,9 +59,7 @@ def run(task: Task) -> None:
 
             def save(finished: int, arrays: Callable[[], Arrays], notes: Notes, level: int = level) -> None:
                 if clock.due():
-                    write_state(
-                        store, {"labels": assignments, **arrays()}, {**notes, "level": level, "finished": finished}
-                    )
+                    write_state(store, {"labels": codes, **arrays()}, {**notes, "level": level, "finished": finished})
 
             if level >= notes["level"]:
                 splits = []
@@ -72,11 +68,11 @@ def run(task: Task) -> None:
                     splits.append(Group(members, min(int(count), len(members)), drawn))
                 results = cluster(vectors, splits, options, gpus, task.threads, begun, save)
                 for index, labels in track(results, len(groups) - begun[0], name, "groups"):
-                    assignments[level, groups[index][1]] = labels
+                    codes[level, groups[index][1]] = labels
                 begun = (0, {}, {})
             parts, path = [], []
             for index, (superclass, members) in enumerate(groups):
-                local = assignments[level, members]
+                local = codes[level, members]
                 grouped = members[np.argsort(local, kind="stable")]
                 for part in np.split(grouped, np.cumsum(np.bincount(local))[:-1]):
                     path.append([*ancestors[index], len(parts)])

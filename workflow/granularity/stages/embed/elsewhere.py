@@ -52,10 +52,8 @@ def rows(file: str, wanted: Iterable[str]) -> np.ndarray:
     lengths = np.sqrt(np.square(vectors).sum(1))
     if len(bad := np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))):
         row = int(positions[bad[0]])
-        problem = "all zeros" if lengths[bad[0]] == 0 else "not finite"
-        raise GranularityError(
-            f"{file}: row {row + 1}: the vector of '{ids[row]}' is {problem}; embed that image again"
-        )
+        state = "all zeros" if lengths[bad[0]] == 0 else "not finite"
+        raise GranularityError(f"{file}: row {row + 1}: the vector of '{ids[row]}' is {state}; embed that image again")
     return (vectors / lengths[:, None]).astype(np.float32)
 
 
@@ -92,10 +90,8 @@ def _vector_columns(file: str) -> list[str]:
         return chosen
     numbers = [field.name for field in fields if pa.types.is_floating(field.type)]
     if lists or len(numbers) < 2:
-        problem = (
-            f"{len(lists)} columns of vectors" if lists else "no column of vectors, nor several columns of numbers"
-        )
-        raise GranularityError(f"{file}: has {problem}; name the column of vectors 'embedding'")
+        text = f"{len(lists)} columns of vectors" if lists else "no column of vectors, nor several columns of numbers"
+        raise GranularityError(f"{file}: has {text}; name the column of vectors 'embedding'")
     return numbers
 
 

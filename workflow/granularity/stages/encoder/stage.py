@@ -41,8 +41,8 @@ def run(task: Task) -> None:
         frame, images = table.table("samples.parquet", ["split", rank]), Images(table)
         captions = [options.template.replace("{}", value) for value in frame[rank]]
 
-        def pairs(rows: np.ndarray, what: str) -> tuple[torch.Tensor, torch.Tensor]:
-            pixels = torch.stack([transform(images.load(int(i))) for i in track(rows, len(rows), what)])
+        def pairs(rows: np.ndarray, words: str) -> tuple[torch.Tensor, torch.Tensor]:
+            pixels = torch.stack([transform(images.load(int(i))) for i in track(rows, len(rows), words)])
             return pixels.to(place), tokenizer([captions[i] for i in rows]).to(place)
 
         rows, held_out = (np.flatnonzero(frame["split"] == split) for split in ("train", "val"))

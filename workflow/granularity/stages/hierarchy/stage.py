@@ -26,11 +26,8 @@ def run(task: Task) -> None:
     """
     name, params = task.options.space, task.options.params
     family = extensions.find("family", task.options.family)
-    samples, clusters = (
-        task.open("samples"),
-        {clustering.facts["clustering"]: clustering for clustering in task.open_all("cluster")},
-    )
-    if lacking := [clustering for clustering in params.get("clusterings", ()) if clustering not in clusters]:
+    samples, clusters = task.open("samples"), {item.facts["clustering"]: item for item in task.open_all("cluster")}
+    if lacking := [item for item in params.get("clusterings", ()) if item not in clusters]:
         paths = ", ".join(map(str, task.paths("cluster")))
         raise GranularityError(f"{name}: needs the clusterings {lacking}, but was given only {paths}")
     embedding = None if task.path("embed") is None else task.open("embed")
@@ -40,7 +37,7 @@ def run(task: Task) -> None:
         if task.path("pixels") is None:
             raise GranularityError(f"{name}: its family reads images; give --pixels")
         inputs["pixels"], training.open_pixels = Artifact.peek(task.path("pixels")), lambda: task.open("pixels")
-    training.clusterings = {key: _clustering(clustering, training.frame) for key, clustering in clusters.items()}
+    training.clusterings = {key: _clustering(item, training.frame) for key, item in clusters.items()}
     if embedding is not None:
         training.embedding = embedding.array("embedding.npy", (len(training) + len(others), None), np.float32)
     resolved = {"space": name, "family": task.options.family, "seed": task.seed, "target": training.target, **params}
@@ -59,8 +56,8 @@ def run(task: Task) -> None:
         if hasattr(family, "elsewhere") and len(others):
             if embedding is not None:
                 vectors = np.asarray(training.embedding[others.index])
-                for clustering in training.clusterings.values():
-                    clustering.elsewhere = clustering.nearest(others, vectors)
+                for item in training.clusterings.values():
+                    item.elsewhere = item.nearest(others, vectors)
             labels_elsewhere = family.elsewhere(training, others, **params)
             if labels_elsewhere is not None:
                 table = _elsewhere(labels_elsewhere, others, several=labels.offsets is not None)

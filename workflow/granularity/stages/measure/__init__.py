@@ -43,15 +43,15 @@ def _job(
     plan: Planned, measure: Measure, condition: Any, network: Any, unit: str, held: list[Run], of: list[str]
 ) -> Job:
     where = {"condition": condition.name}
-    own = {**where, "network": network.name}
+    of_network = {**where, "network": network.name}
     inputs = {role: tuple(plan.jobs(role, **where)) for role in ("samples", "pixels")}
     if "embedding" in of:
         inputs["embed"] = tuple(plan.jobs("embed", **where))
     if of != ["embedding"]:
-        inputs["pretrain"] = tuple(plan.holding(plan.jobs("pretrain", **own), held))
+        inputs["pretrain"] = tuple(plan.holding(plan.jobs("pretrain", **of_network), held))
     if "finetuned" in of:
         kept = [transfer.name for transfer in plan.transfers if transfer.keep and transfer.data is None]
-        finetuned = [job for name in kept for job in plan.jobs("finetune", transfer=name, **own)]
+        finetuned = [job for name in kept for job in plan.jobs("finetune", transfer=name, **of_network)]
         inputs["finetune"] = tuple(plan.holding(finetuned, held))
     options = dict(measure.options)
     if measure.file == "probe" and not options:
@@ -68,7 +68,7 @@ def _job(
     asked |= {"augment": seen, "runs": [run.name for run in held]}
     return Job(
         "measure",
-        {**own, "measure": measure.name, "unit": unit},
+        {**of_network, "measure": measure.name, "unit": unit},
         asked,
         inputs,
         files=tuple(measure.files()),

@@ -34,10 +34,8 @@ class KMeans:
 
     def elsewhere(self, training: Training, images: Frame, clusterings: list[str]) -> Labels | None:
         """Return the clusters of one clustering, with its numbering."""
-        clustering = training.clusterings[clusterings[0]]
-        return of_clusters(
-            training.clusters(clusterings[0], images), np.arange(len(clustering.clusters)), clustering.names()
-        )
+        source = training.clusterings[clusterings[0]]
+        return of_clusters(training.clusters(clusterings[0], images), np.arange(len(source.clusters)), source.names())
 
     def checks(self, space: Artifact, samples: Artifact) -> Iterator[Check]:
         """L5, within superclasses or classes; L6, over the whole set: every image has the label of its cluster."""

@@ -72,8 +72,8 @@ def check(option: list[str], config: Any) -> Iterator[str]:
 
 def elsewhere(training: Training, images: Frame, direction: str, clusterings: list[str], **at: int) -> Labels | None:
     """Return one level of a tree, split from above or merged from below."""
-    clustering = training.clusterings[clusterings[0]]
-    return of_clusters(training.clusters(clusterings[0], images), *TREES[direction](clustering, **at))
+    source = training.clusterings[clusterings[0]]
+    return of_clusters(training.clusters(clusterings[0], images), *TREES[direction](source, **at))
 
 
 def topdown(one: Clustering, level: int) -> tuple[np.ndarray, list[str]]:

@@ -69,6 +69,6 @@ def _above(training: Training, frame: Frame, level: int) -> tuple[np.ndarray, li
     """Return each image's number of its category of synsets, and each category's synsets `level` steps above."""
     if training.graph is None or "synset" not in frame:
         raise GranularityError(LACKS)
-    own = frame["synset"].array.remove_unused_categories()
-    levels = [[training.graph.level(one, level) for one in str(name).split(SEPARATOR)] for name in own.categories]
-    return own.codes, [frozenset().union(*one) for one in levels]
+    column = frame["synset"].array.remove_unused_categories()
+    levels = [[training.graph.level(one, level) for one in str(name).split(SEPARATOR)] for name in column.categories]
+    return column.codes, [frozenset().union(*one) for one in levels]

@@ -85,7 +85,7 @@ def watched(view, split: str, layers: dict[str, tuple[object, int]]) -> dict[str
     caught = {}
 
     def catcher(name: str, axis: int):
-        def catch(module, given, output):  # keeps the last call of a module that runs several times
+        def catch(module, inputs, output):  # keeps the last call of a module that runs several times
             places = output.float().movedim(axis, 1).reshape(len(output), output.shape[axis], -1)
             caught[name] = (places > 0).float().mean(2), places.mean(2)
 

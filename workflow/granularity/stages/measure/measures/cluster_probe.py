@@ -79,13 +79,11 @@ def clusters(features: np.ndarray, coarse: np.ndarray, fine: np.ndarray, perplex
     for coarse_class in np.unique(coarse):
         images = np.flatnonzero(coarse == coarse_class)
         parts = len(np.unique(fine[images]))
-        local = np.zeros(len(images), dtype=np.int64)
+        ids = np.zeros(len(images), dtype=np.int64)
         if parts > 1:
             plane = TSNE(perplexity=min(perplexity, (len(images) - 1) / 3), random_state=seed % 2**32, n_jobs=1)
-            local = KMeans(parts, n_init=10, random_state=seed % 2**32).fit_predict(
-                plane.fit_transform(features[images])
-            )
-        numbers[images] = count + local
+            ids = KMeans(parts, n_init=10, random_state=seed % 2**32).fit_predict(plane.fit_transform(features[images]))
+        numbers[images] = count + ids
         count += parts
     return numbers
 

@@ -121,8 +121,8 @@ def judge(table: pd.DataFrame) -> list[Claim]:
 def figures(table: pd.DataFrame, folder: Path) -> None:
     """Draw steps until parity and until all coordinates are learnt, and R of coordinates, against k."""
 
-    def panel(title: str, ylabel: str, of: Callable[[str], pd.DataFrame]) -> Callable:
-        points = [draw.Points(dict(of(bit).T.items()), words) for bit, words in BITS.items()]
+    def panel(title: str, ylabel: str, values_of: Callable[[str], pd.DataFrame]) -> Callable:
+        points = [draw.Points(dict(values_of(bit).T.items()), words) for bit, words in BITS.items()]
         return draw.panel(*points, log="y", dodge=0.15, xlabel="relevant inputs k", ylabel=ylabel, title=title)
 
     def shown(bit: str) -> pd.DataFrame:

@@ -128,8 +128,8 @@ def losses(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
             teacher = tau * (kernels if teacher_moves else kernels.detach())
             return torch.autograd.grad(averaged_loss(x, kernels, teacher, theta, q, a), kernels)[0]
 
-    def relative(got: Tensor, wanted: Tensor) -> float:
-        return float((got - wanted).norm() / wanted.norm())
+    def relative(got: Tensor, expected: Tensor) -> float:
+        return float((got - expected).norm() / expected.norm())
 
     exact = averaged_loss(x, w, tau * w, theta, q, a)
     still = model.masked(x[None], w[None], ones, q, a, model.tau_at(0, 0 * ones, 0 * ones))[1]
