@@ -39,6 +39,6 @@ def left_out(within: pd.DataFrame) -> pd.Series:
 
 
 if __name__ == "__main__":
-    evidence = pd.read_csv(Path(__file__).parents[2] / "config" / "evidence.csv")
+    evidence = pd.read_csv(Path(__file__).with_name("evidence.csv"))
     within = correlations(evidence)
     print(within.round(2).to_string(), left_out(within).round(2).to_string(), sep="\n\n")

@@ -78,6 +78,7 @@ def test_shifted_test_sets_count(tmp_path):
     [
         ("encoder", {"model": "{file}"}),
         ("embed", {"model": "ViT-B-32", "pretrained": "{file}"}),
+        ("embed", {"embeddings": "{file}"}),
         ("pretrain", {"init": {"timm": "{file}"}}),
     ],
 )

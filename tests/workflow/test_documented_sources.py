@@ -1,11 +1,11 @@
-"""Every source of docs/datasets.md, by the example printed there, through Snakemake to label spaces.
+"""Every source of docs/datasets.md, by the example printed there, to label spaces, by the commands of the rules.
 
 The files are made on the spot in the publisher's layout. A source whose example has no maker here fails.
 """
 
+import hashlib
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -14,13 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import yaml
+from torchvision import datasets
 
 from granularity.base import extensions
+from granularity.config import files
 from granularity.store.artifact import Artifact
-from support import data_sets, small_wordnet
-from support.checkout import Checkout
-
-pytestmark = pytest.mark.workflow
+from support import data_sets, small_wordnet, tiny_chain
 
 PAGE = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
 SOURCES = re.findall(r"^\|.*\| `(\w+)` \|", PAGE, re.MULTILINE)[1:]
@@ -152,19 +151,23 @@ IMAGENETS = (imagenet, imagenet21k)
 ARRAYS = (cifar, mnist, svhn)
 TABLES = (table, inaturalist, wilds, domainnet, pacs, lists)
 MAKERS = {one.__name__: one for one in (folder, *IMAGENETS, *ARRAYS, *TABLES, parquet, webdataset)}
-# CIFAR and SVHN are known by the publisher's MD5: in the copy of the code, by the MD5 of the files made here.
-KNOWN = """
 
-def read(params, threads=1, _read=read):
-    from torchvision.datasets import CIFAR10, SVHN
 
-    md5 = {file.name: hashlib.md5(file.read_bytes()).hexdigest() for file in params.root.iterdir()}
-    for split in ("train_list", "test_list"):
-        setattr(CIFAR10, split, [(name, md5.get(name)) for name, _ in getattr(CIFAR10, split)])
-    CIFAR10.meta = CIFAR10.meta | {"md5": md5.get(CIFAR10.meta["filename"])}
-    SVHN.split_list = {split: (url, name, md5.get(name)) for split, (url, name, _) in SVHN.split_list.items()}
-    return _read(params, threads)
-"""
+@pytest.fixture
+def known(monkeypatch):
+    """CIFAR and SVHN are known by the publisher's MD5: here, by the MD5 of the files made on the spot."""
+
+    def of(root: Path) -> None:
+        md5 = {file.name: hashlib.md5(file.read_bytes()).hexdigest() for file in root.iterdir() if file.is_file()}
+        for split in ("train_list", "test_list"):
+            files = [(name, md5.get(name)) for name, _ in getattr(datasets.CIFAR10, split)]
+            monkeypatch.setattr(datasets.CIFAR10, split, files)
+        meta = datasets.CIFAR10.meta
+        monkeypatch.setattr(datasets.CIFAR10, "meta", meta | {"md5": md5.get(meta["filename"])})
+        splits = {split: (url, name, md5.get(name)) for split, (url, name, _) in datasets.SVHN.split_list.items()}
+        monkeypatch.setattr(datasets.SVHN, "split_list", splits)
+
+    return of
 
 
 def test_the_page_has_an_example_of_every_source():
@@ -172,34 +175,30 @@ def test_the_page_has_an_example_of_every_source():
     assert examples().keys() == {*SOURCES, "lists"} - {"digits"}  # these are the default, which other tests run
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory):
-    made = Checkout(tmp_path_factory.mktemp("sources"))
-    made.path(CODE[0]).write_text(CODE[1])
-    with made.path("workflow/granularity/stages/samples/sources/torchvision.py").open("a") as file:
-        file.write(KNOWN)
-    return made
-
-
 @pytest.mark.parametrize("source", examples())
-def test_an_example_leads_to_label_spaces(source, checkout):
-    config = examples(str(checkout.folder))[source]
+def test_an_example_leads_to_label_spaces(source, known, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(CODE[0]).write_text(CODE[1])
+    config = examples(str(tmp_path))[source]
     samples = config["samples"]
-    root = checkout.path(samples.get("root", "data"))
-    shutil.rmtree(root, ignore_errors=True)
+    root = tmp_path / samples.get("root", "data")
     made = MAKERS[source](root)
+    known(root)
     samples |= made.more
     manual = samples["ranks"][1:][-1:]  # the finest, where there is one below the target
     spaces = {"manual": manual, "random": [2], "rebalanced": {"clusters": [2]}}
     more = {"name": source, "samples": samples, "label_spaces": spaces, "pretrain": {"batch_size": SIZE}}
     sizes = {"all": made.images} | ({SIZE: made.images | {"train": SIZE}} if source == "folder" else {})
     more["conditions"] = [{"train_size": size} for size in sizes]
-    checkout.path("example.yaml").write_text(json.dumps(config | more))
-    checkout.snakemake("hierarchy", "--configfile", "example.yaml")
+    Path("example.yaml").write_text(json.dumps(config | more))
+    for step in tiny_chain.steps(files.load("example.yaml")):
+        if step.kind in ("samples", "encoder", "embed", "cluster", "hierarchy"):
+            step.run()
+    extensions.load([])
     granularity = {"target": made.classes[samples["target"]], "random-2": 2}
     granularity |= {f"manual-{rank}": made.classes[rank] for rank in manual}
     for size, images in sizes.items():
-        chain = checkout.path(f"results/{source}/train-{size}")
+        chain = Path(f"results/{source}/train-{size}")
         summary = Artifact.open(chain / "samples").summary
         assert summary["images"] == images
         found = {one.name: Artifact.open(one) for one in (chain / "hierarchy").iterdir() if one.is_symlink()}

@@ -71,6 +71,7 @@ def test_rules_quote_every_word_of_a_command(monkeypatch):
 # ---------------------------------------------------------------- names that would be paths
 
 BEYOND = ["../../../../beyond", "/beyond", "mine/../../../../beyond", ".hidden", "mine//x", "mine/x\0", ""]
+ELSEWHERE = ["mine/train-1/pretrain/net/all/x", "mine/x.stamp", "other/x"]  # in a generation, of a stamp, of another
 RUNS = {"run_id": "0" * 8, "network": "net", "space": "target", "family": "target", "transfer": None}
 RUNS |= {"granularity": 2, "pretrain_seed": 0, "finetune_seed": None, "train_loss": 0.5, "val_error": 1.0}
 
@@ -134,7 +135,7 @@ READERS = {
     "the key in a manifest": lambda at, name: by_manifest(at, lambda it: it | {"key": name}),
     "the key in an archive": lambda at, name: by_archive(at, lambda it: it | {"key": name}),
     "the kind in an archive": lambda at, name: by_archive(at, lambda it: it | {"kind": name}),
-    "a name": lambda at, name: by_archive(at, names=lambda said, key: said | {"names": {name: key}}),
+    "a name": lambda at, name: by_archive(at, names=lambda said, key: said | {"names": said["names"] | {name: key}}),
     "the key of a name": lambda at, name: by_archive(
         at, names=lambda said, key: said | {"names": {"mine/x": [key[0], name]}}
     ),
@@ -155,7 +156,7 @@ READERS = {
 @pytest.mark.parametrize("reader", READERS)
 def test_names_of_others_lead_nowhere(reader, tmp_path):
     """One line from each reader of names that somebody else has written; and nothing lies where they would lead."""
-    for number, name in enumerate(BEYOND):
+    for number, name in enumerate([*BEYOND, *(ELSEWHERE if reader == "a name" else ())]):
         where = tmp_path / "d" / "d" / "d" / str(number)
         (where / "a/b/c").mkdir(parents=True)
         with pytest.raises(GranularityError) as caught:

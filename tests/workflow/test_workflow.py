@@ -111,13 +111,6 @@ def test_as_a_module_with_a_prefix_it_finds_the_files_of_its_configuration(smoke
     assert f"--samples below/{CHAIN}/samples " in output and f"--output below/{CHAIN}/embed " in output
 
 
-def test_for_another_folder_it_finds_what_comes_with_it(smoke, tmp_path):
-    config = str(smoke.path(SMOKE[-1]))
-    output = smoke.snakemake("-n", "-p", "--directory", str(tmp_path), "embed", "--configfile", config)
-    assert planned(output) == {"make_samples": 1, "make_encoder": 1, "make_embed": 1, "embed": 1}
-    assert '"model":"config/encoders/digits-tiny.json"' in output, "ids do not depend on where the workflow lies"
-
-
 def test_the_commands_of_rules_run_alone(smoke, command_of, tmp_path):
     """As they are, and what exists already is found; with another output, and it is made there."""
     for target in ("cluster/whole-6", "hierarchy/kmeans-6"):

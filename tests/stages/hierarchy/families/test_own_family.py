@@ -129,13 +129,14 @@ def test_the_report_draws_it_as_it_says_and_without_it_all_the_same(own):
         ),
         ('EXTENDS = "family"', 'EXTENDS, NEEDS = "family", ("embed",)', "a family may need only"),
         ('"letters", {"letters"', '"manual", {"letters"', "gives letters-1 the wrong family 'manual'"),
+        ("EXTENDS =", "KIND =", "letters.py: must define EXTENDS as one of"),
     ],
 )
 def test_a_file_that_would_fail_later_is_refused_first(own, cut, instead, message):
     assert cut in FAMILY
     own.write_text(FAMILY.replace(cut, instead))
-    extensions.load([own])
     with pytest.raises(GranularityError, match=message):
+        extensions.load([own])
         spaces(label_spaces_section()(random=[10]), SAMPLES)
 
 
