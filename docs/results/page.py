@@ -181,7 +181,10 @@ def together() -> str:
     asked |= {"one stage, CIFAR-10": one_stage("CIFAR-10, six draws"), "equal budgets": differences("cifar10_budget")}
     asked |= {"meaning": differences("cifar10_meaning"), "hardness": by_hardness()[1]}
     asked |= {"images and steps": by_steps(), "96 epochs": differences("cifar10_long")}
-    asked |= {"plain network": differences("cifar10_plain"), "plain network, 96 epochs": differences("cifar10_plain_long")}
+    asked |= {
+        "plain network": differences("cifar10_plain"),
+        "plain network, 96 epochs": differences("cifar10_plain_long"),
+    }
     asked |= {"finer than the class": differences("cifar10_tree"), "transfers": by_transfer()}
     number = EARLIER + sum(len(found) for found in asked.values())
     rows = []

@@ -113,6 +113,10 @@ def explained(error: ValidationError, model: type[BaseModel], values: Any) -> li
             message = f"unknown key; {hint}allowed here: {', '.join(allowed)}"
         elif item["type"] == "string_pattern_mismatch":
             message = "may contain only letters, digits, '_', '.' and '-', and must begin with a letter or a digit"
+        elif item["type"] == "list_type":
+            message = f"must be a list, such as [{json.dumps(item['input'], default=str, ensure_ascii=False):.40}]"
+        elif item["type"] in ("model_type", "dict_type", "model_attributes_type"):
+            message = "must be a mapping of keys to values, such as {key: value}"
         elif item["type"] == "missing":
             path.append(item["loc"][-1])
         value = json.dumps(item["input"], default=str, ensure_ascii=False)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.config.files import Found, setter
-from granularity.learning.options import Augment, Recipe
+from granularity.learning.options import Augment, Model, Recipe
 from granularity.look.costs import BACKWARD, Costs, Stage, cores
 from granularity.look.inspection import is_current
 from granularity.look.text import WIDTH, fitted, seconds, tables_of
@@ -21,10 +21,12 @@ from granularity.plan.trainings import NetworkPlan
 from granularity.stages.embed import elsewhere
 from granularity.stages.hierarchy.families import file
 from granularity.stages.hierarchy.space import TARGET
+from granularity.stages.samples.options import too_few
 from granularity.store import place
 from granularity.store.artifact import RUN, Artifact
 
 FEW = 5  # backbones per label space, below which hardly any difference is significant
+SMALL = 32  # pixels, above which the default network is too small
 DRAWS = 30  # images that a policy is tried on, because each draws other operations
 Complaint = tuple[str, str]  # section, and "key: what is wrong" for one of its keys
 
@@ -57,9 +59,18 @@ def check(plan: Plan) -> tuple[list[str], dict[str, Built]]:
     errors += [
         ("label_spaces", f"file: {text}") for condition in plan.conditions for text in _of_files(plan, condition)
     ]
+    for condition in plan.conditions:
+        images = image_ids(plan, condition, "train")
+        if images is not None:
+            errors += [(condition.name, text) for text in too_few(plan.asks(condition), len(images))]
     # An error that an entry inherits from a section is reported for the section.
     common = {text for where, text in errors if where in ("model", "pretrain")}
-    lines = [f"{where}.{text}" for where, text in errors if where in ("model", "pretrain") or text not in common]
+    names = {condition.name for condition in plan.conditions}
+    lines = [
+        f"{where}{': ' if where in names else '.'}{text}"
+        for where, text in errors
+        if where in ("model", "pretrain") or text not in common
+    ]
     return list(dict.fromkeys(lines)), flops
 
 
@@ -210,6 +221,11 @@ def _line(error: BaseException) -> str:
 
 def remarks(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
     """Yield possible mistakes in a configuration and, once they are made, in its sample tables."""
+    samples = plan.config.samples
+    if samples.target == samples.ranks[-1]:
+        yield f"samples.target: '{samples.target}' is the finest rank; no human labels are finer than the target"
+    if plan.config.model == Model() and plan.config.pixels.size > SMALL:
+        yield f"model: the default is a small network for digits; for {plan.config.pixels.size} px set model.name"
     for network in plan.networks:
         detail = built[network.name]
         if 3 * detail.blind > detail.convolutions:
@@ -288,12 +304,10 @@ def _cost(costs: Sequence[Costs], kept: set[str]) -> Iterator[str]:
     durations = [stage.seconds for stage in stages if stage.seconds is not None]
     on_cpus = costs[0].device == "cpu"
     unit, total = f"{cores()} CPUs" if on_cpus else "one GPU", sum(durations) / (cores() if on_cpus else 1)
-    more = (
-        f"; without {', '.join(stage.name for stage in stages if stage.seconds is None)}"
-        if len(durations) < len(stages)
-        else ""
-    )
-    yield f"in all: {about(total)} on {unit} of this machine{more}"
+    unknown = ", ".join(stage.name for stage in stages if stage.seconds is None)
+    if unknown:
+        yield f"not known yet: {unknown}; run `snakemake samples`, then check again"
+    yield f"in all{', without these' if unknown else ''}: {about(total)} on {unit} of this machine"
 
 
 def about(number: float | None) -> str:
@@ -316,7 +330,7 @@ def _trainings(plan: Plan, built: dict[str, Built], kept: set[str], costs: Costs
         for name, network, recipe, data, runs, jobs in trainings:
             done = sum(run.id in kept for run in runs)
             missing = len(runs) - done
-            images = plan.summary(data).get("images", {}).get("train") or data.images or 0
+            images = costs.counted(data).get("train") or data.images or 0
             work = BACKWARD * built[network.name].flops * images * recipe.epochs * missing
             operations = f"{work:.1e}".replace("+", "") if work else "-"
             one = costs.training(jobs[0], data) if missing else None

@@ -65,6 +65,7 @@ class Costs:
         self.plan, self.operations = plan, operations
         self.device = "cuda" if "gpu" in machine(plan.config.device) else "cpu"
         self._costs: dict[str, Cost | None] = {}
+        self._counted: dict[str, dict[str, int]] = {}
         self._made_of: dict[int, dict[str, Path]] = {}  # by the number of images of a step
         self._own = ""  # subfolder of a process that runs beside this one
 
@@ -115,8 +116,16 @@ class Costs:
         passes = {"embed": 1, "measure": len(job.options.get("runs", ()))}
         return cost.once + cost.each * images * passes.get(job.stage, self.plan.config.encoder.captions.epochs)
 
+    def counted(self, condition: ConditionPlan) -> dict[str, int]:
+        """Return the number of images of each split; empty if the sample table is missing or outdated."""
+        if condition.name not in self._counted:
+            (job,) = self.plan.jobs("samples", condition=condition.name)
+            current = _there(Results(self.plan), job)
+            self._counted[condition.name] = self.plan.summary(condition).get("images", {}) if current else {}
+        return self._counted[condition.name]
+
     def _images(self, condition: ConditionPlan, *splits: str) -> int:
-        counted = self.plan.summary(condition).get("images", {})
+        counted = self.counted(condition)
         return sum(count for split, count in counted.items() if split in (splits or counted)) or condition.images or 0
 
     # ------------------------------------------------------------ trials

@@ -168,8 +168,8 @@ class Plan:
 
     def asks(self, condition: ConditionPlan) -> dict[str, int]:
         """Return the least number of training images that each key of the configuration needs."""
-        found = {f"label_spaces: {name}": int(name.split("-")[1]) for name in self.clusterings(condition)}
-        found = {key: count for key, count in found.items() if ": whole-" in key}
+        clusters = [int(name.split("-")[1]) for name in self.clusterings(condition) if name.startswith("whole-")]
+        found = {"label_spaces: clusters": max(clusters)} if clusters else {}
         recipes = [(one.where, one.recipe) for one in self.networks if condition.spaces]
         recipes += [(one.where, one.recipe) for one in self.transfers if self.data_of(one, condition) == condition]
         return found | {f"{where}.batch_size": recipe.batch_size for where, recipe in recipes}

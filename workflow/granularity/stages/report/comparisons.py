@@ -21,11 +21,11 @@ ONE_PASS = "target (one pass)"
 HEAD, MERGED_HEAD = "{} (head)", "{} (merged)"
 QUESTIONS = {
     "primary": "the comparisons declared before the run",
-    "finer": "label spaces with a meaning, against the retraining baseline",
+    "finer": "label spaces with a meaning, against the baseline",
     "head": "the class head of pretraining, its classes merged into the target's, against the same networks finetuned",
-    "merged": "a class head after the epochs of both stages, without finetuning, against the retraining baseline",
-    "chance": "labels by chance, and a single pass, against the retraining baseline",
-    "control": "label spaces with a meaning, against labels by chance of the same G",
+    "merged": "a class head after the epochs of both stages, without finetuning, against the baseline",
+    "chance": "random labels, and the target in one pass, against the baseline",
+    "control": "label spaces with a meaning, against random labels of the same G",
     "meaning": "the same, averaged over pairs that hold the target, and over pairs that do not",
     "finest": "the finest of a family, against its coarsest",
 }

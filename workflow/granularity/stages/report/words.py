@@ -25,7 +25,7 @@ def count(number: int, word: str, plural: str | None = None) -> str:
 
 def number(value: float | None, digits: int = 2, sign: str = "") -> str:
     """Format a number with thousands separators and a real minus (sign `+`: always signed); an en dash if missing."""
-    return "–" if pd.isna(value) else f"{value:{sign},.{digits}f}".replace("-", "−")
+    return "–" if pd.isna(value) else f"{round(value, digits) + 0.0:{sign},.{digits}f}".replace("-", "−")  # no −0.00
 
 
 signed = functools.partial(number, sign="+")

@@ -45,7 +45,7 @@ def draw(results: pd.DataFrame) -> str:
             ends = np.nan_to_num([row.mean_low, row.mean_high], nan=row.mean).clip(0, 100)
             band = axis.axhspan(*ends, color=describe("manual").colour, alpha=0.13, linewidth=0)
             line = axis.axhline(row.mean, color=describe("manual").colour, linewidth=1)
-            legend["retraining baseline (mean, interval)"] = (band, line)
+            legend["baseline: target, twice (mean, interval)"] = (band, line)
         for row in table[table["role"] == "one_pass"].itertuples():
             line = axis.axhline(row.mean, color=describe("one_pass").colour, linestyle=(0, (4, 2)), linewidth=1)
             legend["target labels, one pass (mean)"] = line

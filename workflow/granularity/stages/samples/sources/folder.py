@@ -69,10 +69,12 @@ def read(params: Samples, threads: int = 1) -> Source:
     depth = len(ranks) + bool(splits)
     for folder in full:
         if len(folder.parts) != depth:
-            hint = "take ranks without a folder from samples.taxonomy"
+            hint = "set samples.root one level higher, or take ranks without a folder from samples.taxonomy"
             if len(folder.parts) - 1 == depth and not splits:
-                hint = "if the first is a split, name it in samples.train, val or extra_splits"
-            problem = f"is {len(folder.parts)} folders below samples.root, but the ranks {ranks}"
+                hint = f"if '{folder.parts[0]}' is a split, name it in samples.train, val or extra_splits; "
+                hint += f"otherwise set samples.root to {params.root / folder.parts[0]}"
+            deep = f"{len(folder.parts)} folder{'s' * (len(folder.parts) != 1)}"
+            problem = f"is {deep} below samples.root, but the ranks {ranks}"
             problem += f"{' and the split' * bool(splits)} ask for {depth}; {hint}"
             raise GranularityError(f"{params.root.joinpath(*folder.parts, folder.names[0])}: {problem}")
     counts = [len(folder.names) for folder in full]
