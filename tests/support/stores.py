@@ -8,10 +8,10 @@ from granularity.store.artifact import PARTS, Artifact
 from support.checkout import Checkout
 
 
-def copied(source: Checkout, folder: Path, cold: bool = False) -> Checkout:
+def copied(source: Checkout, folder: Path) -> Checkout:
     """A copy of a checkout with all its results, and Snakemake's records of them."""
     folder.mkdir(exist_ok=True)
-    made = Checkout(folder, cold=cold)
+    made = Checkout(folder)
     for name in ("results", ".snakemake"):
         shutil.copytree(source.path(name), made.path(name), symlinks=True)
     return made

@@ -19,20 +19,19 @@ def finished_run(tmp_path_factory):
     """Give a checkout with a finished run that a test may change: finished_run(name, prepare).
 
     Runs are made once, whichever of the processes that share the tests asks first, and each asker gets a copy.
-    `prepare` writes the configuration into the checkout and returns what tells Snakemake of it. `cold`: its commands,
-    and those of the copies, start as those of users do.
+    `prepare` writes the configuration into the checkout and returns what tells Snakemake of it.
     """
     mine = tmp_path_factory.getbasetemp()
     ours = mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine
 
-    def give(name, prepare, cold=False):
+    def give(name, prepare):
         made, half = ours / f"finished-{name}", tmp_path_factory.mktemp("half")
         with FileLock(f"{made}.lock"):
             if not made.exists():
-                checkout = Checkout(half, cold=cold)
+                checkout = Checkout(half)
                 checkout.snakemake(*prepare(checkout))
                 half.rename(made)
-        copy = copied(Checkout(made, there=True), tmp_path_factory.mktemp(name), cold)
+        copy = copied(Checkout(made, there=True), tmp_path_factory.mktemp(name))
         prepare(copy)
         return copy
 

@@ -139,7 +139,7 @@ def configure(checkout):
 @pytest.fixture(scope="module")
 def own(finished_run):
     """A checkout with a finished run of a configuration that names one of everything."""
-    return finished_run("own", configure, cold=True)
+    return finished_run("own", configure)
 
 
 def test_they_go_through_to_the_report(own):

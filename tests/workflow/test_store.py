@@ -16,12 +16,11 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError, safe_open
 
-from drivers import side_by_side
 from granularity.look import inspection
 from granularity.store import place
 from granularity.store.artifact import Artifact
 from support import tiny_chain
-from support.checkout import COLD, until, wait
+from support.checkout import COLD, Checkout, until, wait
 from support.stores import copied, leftovers, made_in, stamps_in
 from support.tiny_chain import snakemake
 
@@ -70,12 +69,44 @@ def test_work_that_a_published_result_left_behind_is_tidied_up(checkout, saved):
     assert leftovers(checkout.path("results")) == []
 
 
+def side_by_side(folder: Path, expected: dict[str, str], offset: float, *words: str) -> None:
+    """Two drivers of the smallest chain, one some seconds after the other, from two checkouts with one `results`.
+
+    Both succeed, every result has the digest of a run alone, and no generation vanishes once it is there.
+    """
+    results, seen = folder / "shared", {}
+    results.mkdir(parents=True)
+    drivers, began = [], time.monotonic()
+    for name in ("first", "second"):
+        (folder / name).mkdir()
+        checkout = Checkout(folder / name)
+        tiny_chain.configure(checkout)
+        checkout.path("results").symlink_to(results)
+        while drivers and time.monotonic() < began + offset:
+            time.sleep(0.05)
+        with checkout.path("driver.log").open("w") as log:
+            where = {"cwd": checkout.folder, "env": checkout.environment, "start_new_session": True}
+            drivers.append(
+                (checkout, subprocess.Popen(["snakemake", "--nolock", *words], stdout=log, stderr=log, **where))
+            )
+    while any(driver.poll() is None for _, driver in drivers):
+        there = {path: path.stat().st_ino for path in results.glob(".store/[!.]*/*")}
+        assert seen.items() <= there.items(), f"vanished or replaced: {sorted(seen.items() - there.items())}"
+        seen = there
+        time.sleep(0.05)
+    for checkout, driver in drivers:
+        assert driver.returncode == 0, checkout.path("driver.log").read_text()[-3000:]
+        assert stamps_in(checkout.path("results"))
+        assert "Nothing to be done" in checkout.snakemake("-n", "--nolock", *words)
+    assert made_in(results) == expected and leftovers(results) == [], leftovers(results)
+
+
 def test_two_drivers_on_one_folder_both_succeed(tiny, tmp_path):
     before = ("samples", "encoder", "embed", "cluster", "hierarchy")  # of which the last follows from the others
     made = made_in(tiny.path("results")).items()
     expected = {key: digest for key, digest in made if key.split("/")[0] in before}
-    for seed in range(2):
-        side_by_side(tmp_path / str(seed), expected, seed, 5.0, ("hierarchy",))
+    for offset in (0.8, 4.2):
+        side_by_side(tmp_path / f"{offset}", expected, offset, "hierarchy", "--configfile", "tiny.yaml")
 
 
 # ---------------------------------------------------------------- failing, and going back
@@ -149,7 +180,7 @@ def test_going_back_computes_nothing_and_a_trial_leaves_half_trained_networks_al
 # ---------------------------------------------------------------- what hands and accidents do
 
 
-def test_touch_report_and_deleting_all_output(checkout):
+def test_touch_and_deleting_all_output(checkout):
     before = state(checkout)
     tiny_chain.configure(checkout, finetune=RECIPE | {"epochs": 2})
     assert "make_finetune" in snakemake(checkout, "-n")
@@ -159,8 +190,6 @@ def test_touch_report_and_deleting_all_output(checkout):
     assert {job["stage"] for job in outdated} == {"finetune", "report"}  # which has the configuration in it
     tiny_chain.configure(checkout)
     snakemake(checkout, "--touch")
-    snakemake(checkout, "--report", "report.zip")
-    assert checkout.path("report.zip").stat().st_size > 10_000
 
     snakemake(checkout, "--delete-all-output")
     assert not list(checkout.path("results").rglob("*.stamp"))

@@ -185,8 +185,3 @@ def test_inspect_follows_the_lineage_to_the_raw_images(smoke):
     for word in ("pretrain/resnet18/kmeans", "hierarchy/kmeans-6", "cluster/whole-6", "embed", "raw images: digits"):
         assert word in text
     assert json.loads(smoke.run("granularity", "inspect", "--json", CHAIN))[0]["digest"]
-
-
-def test_snakemake_lint_and_format_are_clean(smoke):
-    assert "good condition" in smoke.snakemake("--lint")
-    smoke.run("snakefmt", "--check", "workflow/Snakefile", "rules")

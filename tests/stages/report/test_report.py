@@ -383,19 +383,12 @@ def test_one_label_space_of_two_names_counts_once(monkeypatch, tmp_path):
     assert "kmeans-4 and bottomup-4 partition the images identically" in text and "bottomup-4</a> = kmeans-4<" in text
 
 
-@pytest.mark.parametrize(
-    "encoder, said",
-    [
-        ({}, "captions name the rank “digit” of each training image. These labels leak into the embedding: every"),
-        ({"captions": {"granularity": "coarse"}}, "“loops” of each training image. These labels leak"),
-        ({"model": "ViT-L-14", "pretrained": "openai"}, "(ViT-L-14, weights: openai) was trained elsewhere."),
-    ],
-    ids=["fine captions", "coarse captions", "from elsewhere"],
-)
-def test_the_leak_is_told(monkeypatch, tmp_path, encoder, said):
-    _, output = make(monkeypatch, tmp_path, FEW | {"encoder": encoder})
-    for section in ("caveats", "clusters"):
-        assert said in " ".join(section_of(output, section).split())
+def test_the_leak_is_told(made, monkeypatch, tmp_path):
+    _, coarse = make(monkeypatch, tmp_path, FEW | {"encoder": {"captions": {"granularity": "coarse"}}})
+    fine = "captions name the rank “digit” of each training image. These labels leak into the embedding: every"
+    for output, said in ((made[1], fine), (coarse, "“loops” of each training image. These labels leak")):
+        for section in ("caveats", "clusters"):
+            assert said in " ".join(section_of(output, section).split())
 
 
 def test_twins_across_splits_are_the_first_caveat(made, monkeypatch, tmp_path):
@@ -560,7 +553,9 @@ def test_what_there_is_nothing_to_show_of_is_left_out(monkeypatch, tmp_path, ove
     drawn = {file.stem for file in (output / "figures").iterdir()}
     assert parts <= drawn and drawn == set(re.findall(r'<figure id="figure-(\w+)">', text))
     assert {file.stem for file in (output / "tables").glob("*.csv")} == set(re.findall(r"tables/(\w+)\.csv", text))
-    assert ("leak" in text or "trained elsewhere" in text) == ("clusters" not in absent)
+    elsewhere = "model" in over.get("encoder", {})
+    assert ("leak" in text) == ("clusters" not in absent and not elsewhere)
+    assert ("(ViT-L-14, weights: openai) was trained elsewhere." in text) == elsewhere
     if "measures" not in absent:
         probe = pd.read_parquet(output / "tables/probe.parquet")
         assert not probe.duplicated(["condition", "space", "probe", "rank"]).any()

@@ -14,7 +14,7 @@ from support.worlds import judge, train
 
 FINDINGS = ("staircase", "sibling_labels", "stairs", "one_bit", "fixed_images", "residual_signal")
 SHORT = {  # of every arm of the size quick
-    "label_granularity": {"steps": 5, "finetune_steps": 3, "width": 200},
+    "label_granularity": {"steps": 5, "finetune_steps": 3, "width": 200, "per_subclass": 1, "patches": 32},
     "neural_collapse": {"steps": 3, "per_cluster": 4, "hidden": 8, "horizon": 0.2, "settle": 20.0},
     "feature_emergence": {"steps": 12, "n": 300, "test": 100, "batch": 50, "student_steps": 5, "m": 10},
     "feature_contamination": {"steps": 2, "batch": 20, "m": 32},
@@ -123,6 +123,7 @@ def test_a_diverged_arm_fails_its_claims():
         ("mask_reconstruction", {"k": "40"}, "k: 2k <= d must hold, but k = 40 needs d >= 80, not 64"),
         ("mask_reconstruction", {"pretrain": "labels", "granularity": "3"}, "granularity: must divide k = 10"),
         ("mask_reconstruction", {"head": "block"}, "head: 'block' needs pretrain = none"),
+        ("staircase", {"steps": "20"}, "table: must be set, with labels 'table'"),
         ("residual_signal", {"world": "label_granularity", "setting": "{gg: 1}"}, "setting: label_granularity: gg"),
     ],
 )

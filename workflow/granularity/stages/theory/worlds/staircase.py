@@ -3,7 +3,7 @@
 Extends the world `feature_emergence`, whose `spaces.law` computes what is known of a label space before training.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,20 @@ from granularity.claims.claim import Claim
 from granularity.stages.theory import engine
 from granularity.stages.theory import figures as draw
 from granularity.stages.theory.engine import Trial
-from granularity.stages.theory.worlds.feature_emergence import model, spaces
-from granularity.stages.theory.worlds.feature_emergence.settings import Settings
+from granularity.stages.theory.worlds.feature_emergence import model, settings, spaces
 from granularity.stages.theory.worlds.feature_emergence.spaces import PATTERNS, count, subparity
 
-__all__ = ["COLUMNS", "SIZES", "Settings", "figures", "judge", "simulate"]
 NAME = "staircase"
 COLUMNS = ("test_acc",)
 Draw = np.random.Generator
+
+
+class Settings(settings.Settings):
+    """A label space, as a table."""
+
+    def rules(self) -> Iterator[tuple[bool, str]]:
+        yield from super().rules()
+        yield bool(self.table), "table: must be set, with labels 'table'"
 
 
 def _some(draw: Draw, least: int, most: int) -> list[int]:
