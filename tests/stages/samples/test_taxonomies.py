@@ -1,5 +1,6 @@
 """The taxonomies in config/taxonomies: each names every class of its data set, and joins."""
 
+import itertools
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +21,7 @@ TABLES = {  # file -> the rank that it joins on and its classes, and the sizes o
     "fashion_mnist.csv": ("label", LABELS, {"name": 10, "group": 5}),
     "mnist.csv": ("label", LABELS, {"loops": 3}),
     "tiny_imagenet_parents.csv": ("synset", SYNSETS, {"parent": 38}),
+    "tiny_imagenet_tree.csv": ("synset", SYNSETS, {"kind": 12, "group": 20, "family": 39, "type": 76}),
     "tiny_imagenet_random_parents.csv": ("synset", SYNSETS, {"parent": 38}),
 }
 
@@ -48,6 +50,10 @@ def test_random_parents_have_the_sizes_of_those_of_wordnet():
     assert first == second and len(SYNSETS) == len({*SYNSETS}) == 200
 
 
-def test_the_tree_of_cifar10_is_one():
-    table = ranks.read_taxonomy(FOLDER / "cifar10.csv")
-    assert (table.groupby("group")["kind"].nunique() == 1).all()
+@pytest.mark.parametrize("name", ["cifar10.csv", "tiny_imagenet_tree.csv"])
+def test_a_tree_is_one(name):
+    """Each class of a rank lies in one class of the coarser rank."""
+    table = ranks.read_taxonomy(FOLDER / name)
+    levels = sorted(table.columns[1:], key=lambda rank: table[rank].nunique())
+    for coarse, fine in itertools.pairwise(levels):
+        assert (table.groupby(fine)[coarse].nunique() == 1).all()

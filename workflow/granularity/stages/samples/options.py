@@ -94,9 +94,9 @@ class Samples(_Place):
         for rank in self.ranks:
             if rank in (*RESERVED, "train", "val", *self.extra_splits):
                 raise ValueError(f"ranks: '{rank}' cannot name a rank, because tables have another column of that name")
-        if self.source != "digits" and "ranks" not in self.model_fields_set:
-            raise ValueError(f"ranks: name the ranks of source '{self.source}', coarse to fine")
         if self.target not in self.ranks:
+            if "ranks" not in self.model_fields_set:
+                raise ValueError(f"ranks: name the ranks of source '{self.source}', coarse to fine")
             raise ValueError(f"target: '{self.target}' is not one of the ranks {self.ranks}")
         if self.val is not None and self.train == self.val:
             raise ValueError(f"val: '{self.val}' is the training split")
