@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+from granularity.learning.networks.headed import Headed
+
 EXTENDS = "network"
 
 
@@ -20,7 +22,7 @@ class OwnUnits(nn.Module):
         return (seen * self.weight).sum(2) + self.bias
 
 
-class Plain(nn.Module):
+class Plain(Headed):
     """Blocks of 3x3 convolution, batch normalisation and ReLU, pooled after every other; average pooling, one head."""
 
     def __init__(self, channels: int, widths: list[int], own: bool):
@@ -29,20 +31,10 @@ class Plain(nn.Module):
         for i, (before, after) in enumerate(zip([channels, *widths], widths, strict=False)):
             layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
             layers += [nn.MaxPool2d(2)] if i % 2 else []
-        self.layers, self.fc = nn.Sequential(*layers), nn.Identity()
+        self.layers = nn.Sequential(*layers)
 
     def forward_features(self, images: torch.Tensor) -> torch.Tensor:
         return self.layers(images)
-
-    def forward_head(self, features: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:
-        pooled = features.mean((2, 3))
-        return pooled if pre_logits else self.fc(pooled)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.forward_head(self.forward_features(images))
-
-    def get_classifier(self) -> nn.Module:
-        return self.fc
 
     def reset_classifier(self, classes: int) -> None:
         head = OwnUnits if self.own else nn.Linear

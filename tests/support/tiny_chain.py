@@ -16,7 +16,6 @@ from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store import place
-from granularity.store.artifact import Artifact
 from support.checkout import Checkout
 
 WORLD = "label_granularity"
@@ -100,15 +99,6 @@ def tiny_world() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(label_granularity.SIZES, "tiny", settings)
         yield
-
-
-def lead(name: Path, folder: Path, stamped: bool = True) -> None:
-    """Let the name of a result lead to another folder; `stamped`: with the stamp of what lies there."""
-    name.unlink()
-    name.symlink_to(os.path.relpath(folder.resolve(), name.parent.resolve()))
-    if stamped:
-        made = Artifact.peek(folder)
-        place.stamp_of(name).write_text(place.stamp_text(made.kind, made.digest))
 
 
 @contextlib.contextmanager

@@ -7,7 +7,8 @@ Such a file contains `build(model, channels, seed)`, which returns a torch.nn.Mo
 - `seed`: torch's generator is already seeded with it; a network that draws again uses `seed + 1`.
 
 The module has timm's methods: `forward_features(images)`, `forward_head(features, pre_logits=False)`,
-`get_classifier()` (the head, one module), `reset_classifier(classes)` (a fresh head) and `num_features` (its inputs).
+`get_classifier()` (the head, one module), `reset_classifier(classes)` (a fresh head) and `num_features` (its inputs);
+:class:`granularity.learning.networks.headed.Headed` has those of one linear head.
 It may be built with any head or none: :mod:`granularity.learning.networks.network` adds a fresh one at the end, so that
 networks of one seed have the same backbone for every head. All other names are architectures of timm.
 """
