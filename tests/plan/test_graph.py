@@ -147,34 +147,6 @@ def test_finetuned_networks_are_measured_where_they_are_kept():
     assert job.inputs["finetune"] and all(source.options["keep"] for source in job.inputs["finetune"])
 
 
-@pytest.mark.parametrize(
-    ("over", "words"),
-    [
-        ({"networks": [{"name": "n", "recipe": {"lrr": 1}}]}, ["networks.0.recipe.lrr", "unknown key"]),
-        ({"networks": [{"name": "n", "recipe": {"lr": -1}}]}, ["networks.0.recipe.lr"]),
-        ({"networks": [{"name": "n", "grid": {"lr": []}}]}, ["networks.0.grid", "no values"]),
-        ({"networks": [{"name": "n"}, {"name": "n"}]}, ["networks", "given twice"]),
-        ({"networks": [{"name": "n", "spaces": ["kmeans-7"]}]}, ["networks.0.spaces", "kmeans-7"]),
-        ({"networks": [{"name": "n", "objective": "gues"}]}, ["networks.0.objective", "gues", "distil"]),
-        ({"networks": [{"name": "n", "init": "timm:gone.safetensors"}]}, ["networks.0.init.timm", "gone.safetensors"]),
-        ({"networks": [{"name": "n", "keep": [99]}]}, ["networks.0.keep", "99"]),
-        ({"transfers": [{"name": "t", "of": ["m"]}]}, ["transfers.0.of", "'m'", "resnet18"]),
-        ({"transfers": [{"name": "t", "from_epoch": 3}]}, ["transfers.0.from_epoch", "resnet18", "keep epoch 3"]),
-        ({"transfers": [{"name": "t", "data": {"samples": {"source": "cifa"}}}]}, ["transfers.0.data.samples", "cifa"]),
-        ({"measures": [{"name": "collaps"}]}, ["measures.0", "collaps", "probe"]),
-        ({"studies": ["nothing"]}, ["studies", "nothing", "granularity_t5"]),
-        ({"jobs": {"probe": "run"}}, ["jobs.probe", "allowed here: pretrain, finetune, measure"]),
-        ({"name": "theory"}, ["name", "results/theory"]),
-    ],
-)
-def test_mistakes_in_lists_name_their_place(over, words):
-    with pytest.raises(GranularityError) as error:
-        planned(over)
-    message = str(error.value)
-    for word in words:
-        assert word in message, message
-
-
 def test_an_option_that_is_added_changes_no_id():
     """Ids name results that people have: an option added to a section that is in them belongs in its `later`."""
     over = {  # what the default was when these ids were given out
