@@ -225,10 +225,8 @@ def test_what_is_no_value_is_refused(found, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "prob"}, "there is no measure 'prob'; there are probe, accuracy, collapse"),
         ({"options": {"l2": [0]}}, "options.l2.0: Input should be greater than 0"),
         ({"options": {"l3": [1]}}, "options.l3: Extra inputs are not permitted"),
-        ({"splits": ["val", "val"]}, "splits: a value is given twice"),
         ({"runs": ["target"]}, "target: not the name of a run"),
     ],
 )

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from granularity.claims.statistics import interval, paired
 from granularity.stages.report import comparisons as statistics
@@ -11,17 +10,6 @@ from granularity.stages.report import comparisons as statistics
 
 def errors(*values, seeds=None):
     return pd.Series(values, index=seeds or range(len(values)), dtype=float)
-
-
-def test_a_difference_is_that_of_scipys_paired_test():
-    one, other = errors(4.8, 5.1, 4.9, 5.3, 5.0), errors(5.9, 6.2, 6.0, 5.7, 6.4)
-    test = stats.ttest_rel(one, other)
-    found = paired(one, other)
-    assert found.difference == pytest.approx((one - other).mean()) and found.pairs == 5
-    assert found.difference / found.error == pytest.approx(test.statistic)
-    assert interval(*found, 1) == pytest.approx(tuple(test.confidence_interval(0.95)))
-    corrected = tuple(test.confidence_interval(1 - 0.05 / 7))
-    assert interval(*found, 7) == pytest.approx(corrected)
 
 
 def test_pairs_are_those_of_the_same_seed():
