@@ -8,10 +8,12 @@ first, whatever s (at s = 1 it grows by 1 / depth each).
 import torch
 from torch import nn
 
+from granularity.learning.networks.headed import Headed
+
 EXTENDS = "network"
 
 
-class Chain(nn.Module):
+class Chain(Headed):
     """A 3x3 convolution, 4x4 average pooling, `depth` blocks; ReLU, the mean over places, one linear head.
 
     Args:
@@ -27,7 +29,6 @@ class Chain(nn.Module):
         self.stem = nn.Conv2d(channels, width, 3, padding=1, bias=not norm)
         self.convs = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1, bias=not norm) for _ in range(depth))
         self.norms = nn.ModuleList(nn.BatchNorm2d(width) if norm else nn.Identity() for _ in range(depth + 1))
-        self.fc = nn.Identity()
         scale = gain * (2 * (1 - skip**2 + skip**2 / depth)) ** 0.5
         for conv, std in ((self.stem, 1.0), *((conv, scale) for conv in self.convs)):
             nn.init.normal_(conv.weight, std=std * (9 * conv.in_channels) ** -0.5)
@@ -39,19 +40,6 @@ class Chain(nn.Module):
         for conv, norm in zip(self.convs, self.norms, strict=False):
             x = self.skip * x + conv(norm(x).relu())
         return self.norms[-1](x).relu()
-
-    def forward_head(self, features: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:
-        pooled = features.mean((2, 3))
-        return pooled if pre_logits else self.fc(pooled)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.forward_head(self.forward_features(images))
-
-    def get_classifier(self) -> nn.Module:
-        return self.fc
-
-    def reset_classifier(self, classes: int) -> None:
-        self.fc = nn.Linear(self.num_features, classes) if classes else nn.Identity()
 
 
 def build(model, channels, seed):
