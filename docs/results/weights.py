@@ -1,0 +1,161 @@
+"""Tables, sentences and the figure of docs/findings/weights_of_levels.md: levels of labels mixed in one loss.
+
+python docs/results/weights.py results/theory/verdicts/weights_of_levels    # keeps a row per network of its runs
+"""
+
+import functools
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from tables import BASELINE, HERE, STUDIES, compared, inside, lines, predictions, ranged, read, shown, table_of
+
+from granularity.stages.theory import figures as draw
+from granularity.stages.theory.runs import at
+from granularity.stages.theory.statements import Runs
+
+NAME, PHOTOGRAPHS = "weights_of_levels", "cifar10_weights"
+COLUMNS = ["setting", "seed", "weight", "k", "eta", "loss", "hard_own", "normal_own", "hard_label"]
+COLUMNS += ["hard_label_sibling", "normal_label", "rise_subclass_weight", "rise_common_weight"]
+COLUMNS += ["rise_hard_label_sibling", "rise_hard_own", "error_sum", "error_pruned", "error_max"]
+WEIGHTS = (0, 0.25, 0.5, 0.75, 0.9, 1)
+# Hard errors of arms of the simulation that are compared; those of photographs are all that were predicted.
+SIMULATED = {f"weight {w:g}": "weight 1" for w in WEIGHTS[:-1]}
+SIMULATED |= {f"weight 0.5, {how}": f"weight 1, {how}" for how in ("step 1.6", "step 0.025", "16 images")}
+SIMULATED |= {"weight 0.75, 16 images": "weight 1, 16 images"}
+MIXTURES = {"class-25/levels": 0.25, "class-50/levels": 0.5, "class-75/levels": 0.75, "class-90/levels": 0.9}
+WORDS = {"manual-class": "class only", BASELINE: "kind only", "thirds/levels": "kind, group and class, a third each"}
+WORDS |= {arm: f"kind and class, class {w:g}" for arm, w in MIXTURES.items()}
+WORDS |= {"once/manual-class": "class head, one stage", "once-50/levels": "kind and class, class 0.5, one stage"}
+
+
+def rows() -> pd.DataFrame:
+    return pd.read_csv(table_of(NAME)).assign(phase="train", event="end")
+
+
+def world():
+    if str(STUDIES / NAME) not in sys.path:
+        sys.path.append(str(STUDIES / NAME))
+    import weights_of_levels
+
+    return weights_of_levels
+
+
+def mean(arm: str, measure: str) -> float:
+    values = at(rows(), arm, measure)
+    return values.mean() if len(values) else np.nan
+
+
+@functools.cache
+def photographs() -> dict[str, pd.Series]:
+    """Errors per draw of every arm on photographs; nothing before they are run."""
+    if not table_of(PHOTOGRAPHS).is_file():
+        return {}
+    table = read(PHOTOGRAPHS).query("stage == 'finetune' or network.str.startswith('once')")
+    name = table["space"].where(table["network"] == "resnet18", table["network"] + "/" + table["space"])
+    return {arm: one.groupby("draw")["value"].mean().rename(arm) for arm, one in table.groupby(name)}
+
+
+@functools.cache
+def differences() -> pd.DataFrame:
+    """Every comparison of the page: hard errors of the simulation, errors of photographs; corrected together."""
+    table, errors = rows(), photographs()
+    pairs = {
+        arm: [pd.Series(at(table, one, "error_sum"), name=one) for one in (arm, SIMULATED[arm])] for arm in SIMULATED
+    }
+    if errors:
+        said = predictions(PHOTOGRAPHS)
+        pairs |= {name: [errors[one["arm"]], errors[one.get("against", BASELINE)]] for name, one in said.items()}
+    return compared(pairs)
+
+
+def laws() -> str:
+    """Growth in phase I, responses to hard samples and hard errors at the end, by weight; the law's in brackets."""
+    settings = {cfg.name: cfg for cfg in world().SIZES["quick"]}
+    found = []
+    for w in WEIGHTS:
+        start, end = f"phase I, {w:g}", f"weight {w:g}"
+        cfg = settings[end]
+        grown = 1 + w * (1 - 1 / cfg.k), 1 - w * (1 - 1 / cfg.k)
+        cells = [
+            f"{mean(start, f'rise_{name}_weight'):.2f} ({law:.2f})"
+            for name, law in zip(("subclass", "common"), grown, strict=True)
+        ]
+        cells.append(f"{mean(end, 'hard_label'):.2f} ({world().path(cfg)['own'][-1]:.2f})")
+        cells.append(f"{mean(end, 'error_sum'):.2f} ({world().error_law(cfg, 4):.2f})")
+        cells.append(f"{mean(end, 'error_max'):.2f} ({world().error_law(cfg, 4, 'max'):.2f})")
+        found.append([f"{w:g}", *cells])
+    heads = ["own subclass", "common feature", "own response", "hard error, sum", "hard error, maximum"]
+    return lines(["weight", *heads], found)
+
+
+def of_photographs() -> str:
+    """Errors on photographs, and the differences that were predicted."""
+    errors, found, said = photographs(), differences(), predictions(PHOTOGRAPHS)
+    if not errors:
+        return "The networks are not trained yet."
+    table = []
+    for name, one in said.items():
+        row = found.loc[name]
+        arm, against = one["arm"], one.get("against", BASELINE)
+        came = [ranged(one), shown(row), inside(row["difference"], one)]
+        table.append(
+            [WORDS[arm], f"{errors[arm].mean():.2f}", f"{WORDS[against]} ({errors[against].mean():.2f})", *came]
+        )
+    return lines(["arm", "error", "against", "predicted", "came out", "it lies"], table)
+
+
+def outcomes() -> dict[str, tuple[float, str]]:
+    """By prediction of the simulation, the mean over seeds and where it lies."""
+    said, values = predictions(NAME), world().measured(rows())
+    return {name: (one.mean(), inside(one.mean(), said[name])) for name, one in values.items()}
+
+
+def predicted() -> str:
+    """The predictions of the simulation that miss their ranges."""
+    said = predictions(NAME)
+    missed = {name: one for name, one in outcomes().items() if one[1] != "inside"}
+    found = [[name, f"{said[name]['low']:g}…{said[name]['high']:g}", f"{one:.3g}"] for name, (one, _) in missed.items()]
+    return lines(["missed", "predicted", "came out"], found)
+
+
+def _photographs(axes: Axes) -> None:
+    """Draw errors on photographs less the class's, by the class's weight, with corrected intervals."""
+    found = differences()
+    by = {predictions(PHOTOGRAPHS)[name]["arm"]: row for name, row in found.iterrows() if name not in SIMULATED}
+    some = {w: by[arm] for arm, w in MIXTURES.items()}
+    middle = [row["difference"] for row in some.values()]
+    bars = [
+        [row["difference"] - row["low"] for row in some.values()],
+        [row["high"] - row["difference"] for row in some.values()],
+    ]
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.errorbar(list(some), middle, yerr=bars, fmt="o", capsize=2, color=draw.COLOURS[0])
+    kind = by["manual-class"]
+    axes.errorbar(
+        [0],
+        [-kind["difference"]],
+        yerr=[[kind["high"] - kind["difference"]], [kind["difference"] - kind["low"]]],
+        fmt="s",
+        capsize=2,
+        color=draw.COLOURS[1],
+    )
+    axes.set(
+        xlabel="weight of the class", ylabel="error minus the class's (points)", xticks=(0, 0.5, 1), xlim=(-0.08, 1.08)
+    )
+
+
+def drawing() -> None:
+    """docs/images/weights_of_levels.svg: growth and hard errors of the simulation; errors on photographs."""
+    panels = world().panels(Runs(rows()))
+    more = [_photographs] if photographs() else []
+    note = draw.SPREAD + ("; photographs: corrected intervals" if more else "")
+    draw.draw(HERE.parent / "images", NAME, *panels, *more, height=2.8, width=3.3 * (2 + len(more)), note=note)
+
+
+if __name__ == "__main__":
+    table = pd.concat([pd.read_parquet(Path(folder) / "runs.parquet") for folder in sys.argv[1:]])
+    table = table[table["event"].str.contains("end")].sort_values(["setting", "seed"])
+    table[COLUMNS].to_csv(table_of(NAME), index=False, float_format="%.6g", lineterminator="\n")
