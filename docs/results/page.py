@@ -17,6 +17,7 @@ import few_images
 import halves
 import matplotlib.pyplot as plt
 import pandas as pd
+import stops
 import undone
 from atlases import atlas, atlas_predicted, finer, tiny, tree, tree_more, tree_more_relations, tree_relations
 from emergence import filters, students
@@ -185,7 +186,11 @@ def together() -> str:
         "plain network": differences("cifar10_plain"),
         "plain network, 96 epochs": differences("cifar10_plain_long"),
     }
-    asked |= {"finer than the class": differences("cifar10_tree"), "transfers": by_transfer()}
+    asked |= {
+        "finer than the class": differences("cifar10_tree"),
+        "transfers": by_transfer(),
+        "tree": stops.differences(),
+    }
     number = EARLIER + sum(len(found) for found in asked.values())
     rows = []
     for name, found in asked.items():
@@ -229,6 +234,9 @@ BLOCKS = {
     "plain": lambda: predicted("cifar10_plain"),
     "plain long": lambda: predicted("cifar10_plain_long"),
     "finer": lambda: predicted("cifar10_tree"),
+    "tree levels": stops.levels,
+    "tree predicted": stops.predicted,
+    "tree shapes": stops.shapes,
     "transfers": transfers,
     "together": together,
     "collapse": collapse,
@@ -329,6 +337,7 @@ if __name__ == "__main__":
         headline()
         few_images.drawing()
         undone.drawing()
+        stops.drawing()
     elif sys.argv[1:2] == ["--papers"]:
         rows = pd.read_csv(sys.argv[2], keep_default_na=False, dtype=str)
         tested = rows["measured"].ne("").groupby([rows["results"], rows["study"]]).transform("any")
