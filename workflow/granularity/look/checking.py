@@ -59,18 +59,13 @@ def check(plan: Plan) -> tuple[list[str], dict[str, Built]]:
     errors += [
         ("label_spaces", f"file: {text}") for condition in plan.conditions for text in _of_files(plan, condition)
     ]
+    # An error that an entry inherits from a section is reported for the section.
+    common = {text for where, text in errors if where in ("model", "pretrain")}
+    lines = [f"{where}.{text}" for where, text in errors if where in ("model", "pretrain") or text not in common]
     for condition in plan.conditions:
         images = image_ids(plan, condition, "train")
         if images is not None:
-            errors += [(condition.name, text) for text in too_few(plan.asks(condition), len(images))]
-    # An error that an entry inherits from a section is reported for the section.
-    common = {text for where, text in errors if where in ("model", "pretrain")}
-    names = {condition.name for condition in plan.conditions}
-    lines = [
-        f"{where}{': ' if where in names else '.'}{text}"
-        for where, text in errors
-        if where in ("model", "pretrain") or text not in common
-    ]
+            lines += [f"{condition.name}: {text}" for text in too_few(plan.asks(condition), len(images))]
     return list(dict.fromkeys(lines)), flops
 
 
