@@ -78,6 +78,23 @@ def test_predictions_of_what_is_not_planned_are_refused(tmp_path):
     assert "predictions.p.low: 2.0 is not below high = 1.0" in refused(arm="random-10", low=2)
 
 
+def test_a_prediction_may_not_compare_errors_on_two_targets(tmp_path):
+    file = tmp_path / "said.yaml"
+    merged = {"label_spaces": {"manual": ["digit"]}, "conditions": [{"train_size": 300, "merged": ["manual-digit"]}]}
+    elsewhere = {"name": "elsewhere", "data": {"samples": {"source": "digits"}, "train_size": 300}}
+    study = SMALL | merged | {"seeds": {"draws": 2}, "predictions": str(file)}
+    study["transfers"] = [{"name": "own"}, elsewhere]
+    arm = {"arm": "resnet18_merged/manual-digit", "against": "manual-digit", "low": 0, "high": 1}
+
+    def validated(transfer):
+        file.write_text(json.dumps({"question": "?", "predictions": {"p": arm | {"transfer": transfer}}}))
+        return files.validate(study)
+
+    assert len(cells(validated("own"))) == 2
+    with pytest.raises(GranularityError, match="'elsewhere' does not finetune resnet18_merged, whose error is on ano"):
+        validated("elsewhere")
+
+
 def test_a_prediction_is_judged_on_its_transfer():
     rows = [("finetune", "own", "target", 9.0), ("finetune", "own", "a", 7.0), ("finetune", "other", "target", 50.0)]
     rows += [("finetune", "other", "a", 45.0), ("pretrain", None, "a", 7.5)]

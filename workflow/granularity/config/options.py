@@ -331,8 +331,11 @@ def _of_transfers(config: Any) -> Iterator[str]:
 def _of_predictions(config: Any, made: list[str]) -> Iterator[str]:
     if config.predictions is None or not config.predictions.is_file():
         return  # missing paths are reported elsewhere
-    arms = {network.name: network.spaces or made for network in networks(config)}
-    yield from predictions.complaints(config, arms, [transfer.name for transfer in transfers(config)])
+    planned, ways = networks(config), transfers(config)
+    finetuned = {way.name: {one.name for one in planned if way.finetunes(one)} for way in ways}
+    never = {network.name for network in planned} - set().union(*finetuned.values())
+    targets = {way.name: finetuned[way.name] | (set() if way.data else never) for way in ways}
+    yield from predictions.complaints(config, {one.name: one.spaces or made for one in planned}, targets)
 
 
 def _of_recipes(config: Any) -> Iterator[str]:

@@ -188,8 +188,7 @@ class Plan:
 
     def networks_of(self, transfer: TransferPlan) -> list[NetworkPlan]:
         """Return the networks that a transfer finetunes."""
-        trained = [one for one in self.networks if not one.merged]
-        return [one for one in trained if transfer.of is None or one.entry in transfer.of]
+        return [one for one in self.networks if transfer.finetunes(one)]
 
     def holding(self, jobs: Sequence[Job], runs: Iterable[Run]) -> list[Job]:
         """Return the jobs, of pretraining or later stages, that hold the backbones of some runs."""

@@ -57,6 +57,9 @@ class TransferPlan:
     data: DataPlan | None = None
     from_epoch: int | None = None
 
+    def finetunes(self, network: NetworkPlan) -> bool:
+        return not network.merged and (self.of is None or network.entry in self.of)
+
 
 def networks(config: Any) -> list[NetworkPlan]:
     """Return the networks of a configuration: those of its list, or the one that `model` and `pretrain` describe. If a
@@ -68,7 +71,7 @@ def networks(config: Any) -> list[NetworkPlan]:
     finetunings = [plan for plan in transfers(config) if plan.data is None]
     twins = []
     for plan in (plan for plan in plans if plan.objective == Objective()):
-        after = next((way.recipe.epochs for way in finetunings if way.of is None or plan.entry in way.of), None)
+        after = next((way.recipe.epochs for way in finetunings if way.finetunes(plan)), None)
         if after is not None:
             recipe = plan.recipe.model_copy(update={"epochs": plan.recipe.epochs + after})
             twins.append(replace(plan, name=plan.name + MERGED, recipe=recipe, keep=[], merged=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,10 +64,12 @@ def read(file: Path) -> Predictions:
         raise GranularityError(*lines) from None
 
 
-def complaints(config: Any, arms: Mapping[str, Iterable[str]], transfers: Sequence[str]) -> Iterator[str]:
+def complaints(
+    config: Any, arms: Mapping[str, Iterable[str]], transfers: Mapping[str, Collection[str]]
+) -> Iterator[str]:
     """Yield what predictions mention but the configuration does not plan, each as "predictions: what".
 
-    `arms`: the label spaces of each network. `transfers`: the names of all ways to finetune.
+    `arms`: the label spaces of each network. `transfers`: by way to finetune, the networks with an error on its target.
     """
     if config.predictions is None:
         return
@@ -79,9 +81,14 @@ def complaints(config: Any, arms: Mapping[str, Iterable[str]], transfers: Sequen
             if space not in arms.get(network, ()):
                 known = ", ".join(f"{name}/{of}" for name, spaces in arms.items() for of in spaces)
                 yield f"predictions: {config.predictions}: {id}: there is no arm '{arm}'; there are {known}"
-        if one.transfer not in transfers and (one.transfer or len(transfers) > 1):
+        transfer = one.transfer or (next(iter(transfers)) if len(transfers) == 1 else "")
+        if transfer not in transfers:
             known = ", ".join(transfers)
             yield f"predictions: {config.predictions}: {id}: transfer: must be one of {known}, not '{one.transfer}'"
+        for network in {network_of(arm, list(arms))[0] for arm in (one.arm, one.against)} & set(arms):
+            if network not in transfers.get(transfer, arms):
+                what = f"{id}: transfer: '{transfer}' does not finetune {network}, whose error is on another target"
+                yield f"predictions: {config.predictions}: {what}"
         for key, value in one.where.items():
             if value not in config.axes.get(key, ()):
                 yield f"predictions: {config.predictions}: {id}: no axis {key} has the value {value}"
