@@ -32,7 +32,8 @@ def test_a_wheel_has_claims_predictions_published_numbers_and_pages(installed, t
 def test_a_study_is_one_command_and_another_draw_is_made_alone(installed):
     checkout = installed
     checkout.path("predicted.yaml").write_text(json.dumps(PREDICTED))
-    tiny_chain.configure(checkout, **study(2, predictions="predicted.yaml"))
+    more = {"predictions": "predicted.yaml", "studies": ["granularity_t5"]}
+    tiny_chain.configure(checkout, **study(2, **more))
     tiny_chain.snakemake(checkout)
     folder = checkout.path("results/several/gather").resolve()
     runs, compared = (pd.read_csv(folder / f"{name}.csv") for name in ("runs", "comparisons"))
@@ -50,12 +51,16 @@ def test_a_study_is_one_command_and_another_draw_is_made_alone(installed):
     assert "../epochs-2_draw-1/report/report.html" in page and "<svg" in page
     assert "Nothing to be done" in tiny_chain.snakemake(checkout, "-n")
     assert "all sound" in checkout.run("granularity", "verify", "results/several")
-    assert "1 of 1 predicted range" in " ".join(page.split())
+    assert "1 of 1 predicted range" in " ".join(page.split()) and "What papers claim" in page
+    checks = pd.read_csv(checkout.path("results/several/verdicts/granularity_t5/checks.csv")).query("id == 'V3'")
+    for epochs in (1, 2):  # a paper's claim is judged over the same two draws
+        (judged,) = checks[checks["quantity"].str.startswith(f"pretrain.epochs {epochs}, train-")].to_dict("records")
+        assert judged["seeds"] == 2 and abs(judged["measured"] - row.loc[epochs, "difference"]) < 1e-4
     assert ["show_explored", "4"] in [
         line.split() for line in tiny_chain.snakemake(checkout, "-n", "explore").splitlines()
     ]
     assert "name those of one setting" in tiny_chain.snakemake(checkout, "-n", "atlas", code=1)
-    tiny_chain.configure(checkout, **study(3, predictions="predicted.yaml"))
+    tiny_chain.configure(checkout, **study(3, **more))
     said = tiny_chain.snakemake(checkout, "-n")
     planned = dict(line.split() for line in said.splitlines() if line.startswith("make_") and len(line.split()) == 2)
     assert planned["make_pretrain"] == planned["make_report"] == "2" and planned["make_gather"] == "1"

@@ -167,7 +167,12 @@ def test_heads_that_are_merged_into_the_target_stand_beside_finetuning(monkeypat
     assert head.set_index("space")["difference"]["manual-digit (head)"] == pytest.approx(ours.mean())
     other = errors["finetune", "resnet18", "target"]
     assert whole["space"] == "manual-digit (merged)" and whole["pairs"] == 3
-    assert whole["difference"] == pytest.approx((errors["pretrain", "resnet18_merged", "manual-digit"] - other).mean())
+    one_stage = errors["pretrain", "resnet18_merged", "manual-digit"]
+    assert whole["difference"] == pytest.approx((one_stage - other).mean())
+    (stages,) = compared.loc[["stages"]].to_dict("records")
+    assert (stages["space"], stages["other"]) == ("manual-digit (merged)", "manual-digit")
+    own = errors["finetune", "resnet18", "manual-digit"]
+    assert stages["difference"] == pytest.approx((one_stage - own).mean())
     text = " ".join(text_of(output).split())
     assert "Trained for all epochs (merged), it has an error" in text and "Is it finetuning that helps?" in text
     results = pd.read_csv(output / "tables/results.csv")

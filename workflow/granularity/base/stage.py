@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -74,6 +74,12 @@ class Planned(Protocol):
     ) -> dict[str, list[Any]]: ...
 
 
+def jobs_of(plan: Planned, stage: str) -> tuple[Job, ...]:
+    """Return all jobs of a stage; for a study, those of its cells."""
+    cells = (replace(job, at=str(cell.folder(job))) for cell in plan.cells for job in cell.jobs(stage))
+    return tuple(cells) if plan.cells else tuple(plan.jobs(stage))
+
+
 @dataclass(frozen=True)
 class Stage:
     """A stage: its name, and everything that the rest of the program needs to know about it."""
@@ -103,7 +109,8 @@ class Stage:
     volatile: bool = False  # whether it contains measured times, so that it differs each time it is computed
     exact: bool = False  # whether its bytes are the same on any processor, with any number of threads
     shows_names: bool = False  # whether its inputs' names are part of its result, as conditions are of a report
-    of_study: bool = False  # whether it is computed once per study, not in each of its cells
+    # Whether it is computed once per study, not in each of its cells; None: in both, and it plans differently.
+    of_study: bool | None = False
     priority: int = 0  # higher starts first, for example long jobs that only the report waits for
 
     @property

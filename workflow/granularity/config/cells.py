@@ -11,7 +11,7 @@ from granularity.base.section import place
 from granularity.config import files
 from granularity.config.options import Config
 
-OWN = ("name", "axes", "predictions", "seeds.draws", "extensions")  # keys of the study as a whole
+OWN = ("name", "axes", "predictions", "studies", "seeds.draws", "extensions")  # keys of the study as a whole
 
 
 class Cell(NamedTuple):
@@ -36,7 +36,7 @@ def cells(config: Config) -> list[Cell]:
     for chosen in itertools.product(*axes):
         for draw in range(config.seeds.draws):
             values = copy.deepcopy(config.given)
-            for key in ("axes", "predictions"):
+            for key in ("axes", "predictions", "studies"):
                 values.pop(key, None)
             words = [word for word, _, _ in chosen]
             for _, _, settings in chosen:

@@ -83,7 +83,7 @@ class Plan:
         self._jobs: dict[str, dict[tuple, Job]] = {}
         self._chosen: dict[tuple, dict[tuple, list[Job]]] = {}
         self._held: dict[tuple, tuple[Sequence[Job], dict[tuple[str, int], list[int]]]] = {}
-        for stage in (candidate for candidate in STAGES.values() if candidate.of_study == bool(cells)):
+        for stage in (candidate for candidate in STAGES.values() if candidate.of_study in (None, bool(cells))):
             self._jobs[stage.name] = {_key(job.values): job for job in stage.plan(self)}
             self._chosen.clear()
 

@@ -1,14 +1,13 @@
 """Gather: the cells of a study in one table, and comparisons over its draws."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from granularity.base.section import Section
-from granularity.base.stage import Job, Needs, Planned, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage, jobs_of
 from granularity.store.hashing import digest_of
 
 READS = ("pretrain", "finetune", "measure", "report")
@@ -28,10 +27,8 @@ class Options(Section):
 
 
 def _plan(plan: Planned) -> Iterator[Job]:
-    inputs = {
-        stage: tuple(replace(job, at=str(cell.folder(job))) for cell in plan.cells for job in cell.jobs(stage))
-        for stage in READS
-    }
+    inputs = {stage: jobs_of(plan, stage) for stage in READS}
+    inputs["verdicts"] = tuple(plan.jobs("verdicts"))
     options = {"configuration": plan.config.given, "cells": plan.axes}
     options |= plan.config.report.model_dump(include={"unit", "title"})
     networks = dict.fromkeys(network.name for cell in plan.cells for network in cell.networks)
@@ -55,7 +52,7 @@ STAGE = Stage(
     plan=_plan,
     needs=Needs(1500, 0, 30),
     message="Gathering the cells of {wildcards.name}",
-    inputs={stage: f"{stage}*" for stage in READS},
+    inputs={stage: f"{stage}*" for stage in (*READS, "verdicts")},
     outside=_outside,
     gathers=True,
     volatile=True,

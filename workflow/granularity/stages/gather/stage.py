@@ -9,6 +9,7 @@ from granularity.stages.gather import predictions, tables
 from granularity.stages.report import drawing
 from granularity.stages.report.comparisons import QUESTIONS
 from granularity.stages.report.pages import environment
+from granularity.stages.report.sections import claims
 from granularity.store.artifact import Artifact
 from granularity.store.task import Task
 
@@ -23,15 +24,17 @@ def run(task: Task) -> None:
     :func:`granularity.runs`. `comparisons.parquet` and `.csv`: see :func:`.tables.over_draws`. `predictions.csv`, if
     there are any: see :func:`.predictions.judged`. `study.html`.
     """
-    cells, inputs, reports = task.options.cells, {}, {}
+    cells, inputs, reports, arms, judged_claims = task.options.cells, {}, {}, {}, []
     found: dict[str, list[tuple[str, Artifact]]] = {cell: [] for cell in cells}
     for role in task.inputs:
         for one in task.open_all(role):
             name = os.path.relpath(one.place, os.path.abspath(task.output.parent))
             cell, condition = Path(name).parts[:2]
             inputs[name] = one
-            if role == "report":
-                reports[cell] = one.table("tables/comparisons.parquet")
+            if role == "verdicts":
+                judged_claims.append(claims.study(one))
+            elif role == "report":
+                reports[cell], arms[cell] = (one.table(f"tables/{name}.parquet") for name in ("comparisons", "results"))
             else:
                 found[cell].append((condition, one))
     trained = [one for of in found.values() for _, one in of if one.kind == "pretrain"]
@@ -53,6 +56,9 @@ def run(task: Task) -> None:
         questions=questions,
         rows=rows,
         figures=figures,
+        studies=judged_claims,
+        found=tables.answers(compared, arms, cells),
+        declared="primary" in questions,
         said=said,
         judged=[] if judged is None else judged.to_dict("records"),
     )
@@ -78,13 +84,16 @@ def figure(compared: pd.DataFrame, axes: list[str], words: str) -> str | None:
     reach = [compared["difference"] - compared["low"], compared["high"] - compared["difference"]]
     axis.axvline(0, color=drawing.INK, linewidth=0.8)
     axis.errorbar(compared["difference"], places, xerr=reach, fmt="o", markersize=4, color=drawing.INK)
-    axis.set_yticks(places, [drawing.shorten(named(row, axes), 60) for row in compared.to_dict("records")])
+    rows = compared.to_dict("records")
+    same = set.intersection(*(set(row["label"].split(", ")) for row in rows))
+    axis.set_yticks(places, [drawing.shorten(named(row, axes, same), 60) for row in rows])
     axis.set_ylim(len(compared) - 0.5, -0.5)
     axis.set_xlabel("points (below zero: better)")
     return drawing.svg(made, f"study-{compared['question'].iloc[0]}", words)
 
 
-def named(row: dict, axes: list[str]) -> str:
-    """Return what a row compares, with its values of the axes."""
+def named(row: dict, axes: list[str], same: set[str]) -> str:
+    """Return what a row compares, with its values of the axes, and its label without the words that are the `same`."""
     what = f"{row['space']} − {row['other']}" if isinstance(row["space"], str) else f"meaning ({row['holds']})"
-    return ", ".join([what, row["label"], *(f"{name} {row[name]}" for name in axes)])
+    label = [word for word in row["label"].split(", ") if word not in same]
+    return ", ".join([what, *label, *(f"{name} {row[name]}" for name in axes)])

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from granularity.claims.statistics import Difference, mean_of, unpaired
-from granularity.stages.report.comparisons import standing, with_intervals
+from granularity.stages.report.comparisons import answer, standing, with_intervals
 from granularity.store.artifact import Artifact
 
 DTYPES = dict.fromkeys(("condition", "stage", "network", "transfer", "run", "parent", "space", "family"), "str")
@@ -65,6 +65,28 @@ def over_draws(
         rows.append({**dict(zip([*axes, *OF_ONE], names, strict=True)), "draws": len(found), **over._asdict()})
     table = with_intervals(rows, [*axes, *OF_ONE, "draws"])
     return table.assign(standing=[standing(*row) for row in zip(table["low"], table["high"], strict=True)])
+
+
+def answers(
+    compared: pd.DataFrame, results: Mapping[str, pd.DataFrame], cells: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the answer for each combination of the axes and baseline, from comparisons of :func:`over_draws`.
+
+    `results`: by cell, the report's table of arms. A row has the axes; `answer`, a key of
+    :data:`granularity.stages.report.comparisons.ANSWERS`; the number of `spaces`, and of those that are `better`; and
+    the comparison behind it: the first declared one, or without any that with the lowest difference.
+    """
+    axes = [name for name in next(iter(cells.values())) if name != "draw"]
+    arms = pd.concat([table.assign(**_words(cells[cell])) for cell, table in results.items()], ignore_index=True)
+    means = arms[arms["role"] == "baseline"].groupby([*axes, "label"])["mean"].mean().rename("baseline_mean")
+    declared = (compared["question"] == "primary").any()
+    asked = compared[compared["question"] == ("primary" if declared else "finer")].join(means, on=[*axes, "label"])
+    rows = []
+    for _, found in asked.groupby([*axes, "label"], sort=False):
+        shown = found.iloc[:1] if declared else found.sort_values("difference", kind="stable")
+        better = int((found["standing"] == "better").sum())
+        rows.append({**shown.iloc[0], "answer": answer(shown), "spaces": len(found), "better": better})
+    return rows
 
 
 def _within(found: pd.DataFrame) -> Difference:

@@ -24,6 +24,7 @@ QUESTIONS = {
     "finer": "label spaces with a meaning, against the baseline",
     "head": "the class head of pretraining, its classes merged into the target's, against the same networks finetuned",
     "merged": "a class head after the epochs of both stages, without finetuning, against the baseline",
+    "stages": "the same, against networks that were finetuned after pretraining on the same labels",
     "chance": "random labels, and the target in one pass, against the baseline",
     "control": "label spaces with a meaning, against random labels of the same G",
     "meaning": "the same, averaged over pairs that hold the target, and over pairs that do not",
@@ -274,6 +275,8 @@ def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:
         for space, errors in panel.before(network + MERGED).items():
             if baseline is not None:
                 yield row("merged", network, MERGED_HEAD.format(space), BASELINE, errors, baseline)
+            if space != BASELINE and space in arms.index:
+                yield row("stages", network, MERGED_HEAD.format(space), space, errors, arms.loc[space])
     if baseline is not None and panel.one_pass is not None:
         yield row("chance", panel.network, ONE_PASS, BASELINE, panel.one_pass, baseline)
 

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ContextDecorator
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ RC = dict(matplotlib.rc_params_from_file(Path(__file__).with_name("page.mplstyle
 RC |= dict.fromkeys(INKED, INK)
 WIDTH = 5.6  # inches, i.e. 538 px, which a page scales to the space that it has
 TALLEST = 900  # pixels: a figure may grow wider until it is this tall (or its own size, if larger)
+APART = 0.07  # least distance between ticks, as a share of the axis
 STEPS = [1, 2, 2.5, 5, 10]  # of ticks
 DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (2, 1))]
 
@@ -83,10 +84,18 @@ def apart(granularity: pd.Series) -> pd.Series:
     return granularity * 10 ** (0.018 * (same.cumcount() - (same.transform("size") - 1) / 2))
 
 
-def log_counts(axis) -> None:
-    """Make an axis of counts logarithmic, with whole numbers that are few enough to read."""
+def log_counts(axis, counts: Iterable[float] = ()) -> None:
+    """Make an axis of counts logarithmic, with whole numbers that are few enough to read: `counts`, or round ones."""
     axis.set_xscale("log")
     low, high = axis.get_xlim()
+    ticks: list[float] = []
+    for one in sorted(set(counts)):
+        if not ticks or np.log(one / ticks[-1]) > APART * np.log(high / low):
+            ticks.append(one)
+    if ticks:
+        axis.set_xticks(ticks, [f"{one:,.0f}" for one in ticks])
+        axis.xaxis.set_minor_locator(NullLocator())
+        return
     subs = (1,) if high > 3000 * low else (1, 3) if high > 12 * low else (1, 2, 3, 5, 7)
     axis.xaxis.set_major_locator(LogLocator(base=100 if len(subs) == 1 else 10, subs=subs))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else ""))

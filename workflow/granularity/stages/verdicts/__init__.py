@@ -3,13 +3,14 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Name, Section
-from granularity.base.stage import Job, Needs, Planned, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage, jobs_of
 from granularity.claims import preregistered, published
 from granularity.data.listing import contents
 
@@ -22,6 +23,11 @@ class Options(Section):
     """One study to judge."""
 
     study: Name = Field(description="A world of the theory (docs/theory.md), or a study of images (docs/studies.md).")
+    cells: dict[str, dict[str, Any]] = Field(
+        {},
+        description="Cells of a study that is judged over its draws: for each folder, its axes and draw.",
+    )
+    unit: Literal["draw", "backbone"] = Field("draw", description="The unit that intervals are over, with cells.")
 
 
 def room_of(study: str) -> str:
@@ -47,14 +53,15 @@ def papers_of(study: str) -> tuple[str, ...]:
 
 
 def _plan(plan: Planned) -> Iterator[Job]:
-    for world in extensions.names("world"):
+    for world in extensions.names("world") if not plan.cells else ():
         parts = tuple(plan.jobs("theory", world=world))
         yield Job("verdicts", {"name": "theory", "study": world}, {"study": world}, {"theory": parts}, _files(world))
     for study in plan.config.studies:
         module = extensions.find("study", study)
         reads = {read.partition("/")[0] for read in module.READS} | {"samples"}
-        inputs = {role: tuple(plan.jobs(role)) for role in READS if role in reads}
-        yield Job("verdicts", {"name": plan.config.name, "study": study}, {"study": study}, inputs, _files(study))
+        inputs = {role: jobs_of(plan, role) for role in READS if role in reads}
+        options = {"study": study} | ({"cells": plan.axes, "unit": plan.config.report.unit} if plan.cells else {})
+        yield Job("verdicts", {"name": plan.config.name, "study": study}, options, inputs, _files(study))
 
 
 def _files_by_name(study: str) -> dict[str, Path]:
@@ -91,5 +98,7 @@ STAGE = Stage(
     inputs={"theory": "theory*", **{stage: f"{stage}*" for stage in READS}},
     outside=_outside,
     chosen=lambda options: [(room_of(options.study), options.study)],
+    asked=lambda options: options.model_dump(mode="json", exclude=set() if options.cells else {"cells", "unit"}),
     shows_names=True,
+    of_study=None,
 )

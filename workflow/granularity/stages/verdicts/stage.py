@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,7 +15,7 @@ import pandas as pd
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.claims import claim, preregistered, published
-from granularity.stages.verdicts import papers_of, room_of
+from granularity.stages.verdicts import STAGE, papers_of, room_of
 from granularity.store.artifact import Artifact
 from granularity.store.hashing import digest_of
 from granularity.store.task import Task
@@ -108,7 +109,7 @@ def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[
     for role, opened in sources.items():
         if not opened:
             raise GranularityError(f"verdicts: '{task.options.study}' reads results of {role}; give them")
-    tables = _tables(study.READS, sources)
+    tables = _tables(study.READS, sources, task)
     verdicts = list(study.judge(tables))
     artifacts = [source for opened in sources.values() for source in opened]
     above = os.path.commonpath([source.place.parent for source in artifacts])
@@ -122,25 +123,45 @@ def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[
 def _params(task: Task, **more: Any) -> dict[str, Any]:
     """Return the options, and digests of the papers' rows that the study or world is compared with."""
     digests = {paper: digest_of(published.file_of(paper)) for paper in papers_of(task.options.study)}
-    return task.options.model_dump(mode="json") | more | {"published": digests}
+    return STAGE.asked(task.options) | more | {"published": digests}
 
 
-def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> dict[str, pd.DataFrame]:
-    conditions = {source.digest: source.place.parent.name for source in sources["samples"]}
+def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]], task: Task) -> dict[str, pd.DataFrame]:
+    """Return the tables that a study reads, and `samples`, each with the condition of its rows.
+
+    In a study with draws, they have the rows of all its cells. A condition's name begins with the values of the axes,
+    and `pretrain_seed` is the draw, or a backbone of a draw, so that intervals are over these.
+    """
+    cells, above = task.options.cells, os.path.abspath(task.output.parent.parent)
+
+    def cell_of(source: Artifact) -> str:
+        return Path(os.path.relpath(source.place, above)).parts[0] if cells else ""
+
+    conditions = {}
+    for source in sources["samples"]:
+        cell = cell_of(source)
+        words = [f"{axis} {value}" for axis, value in cells.get(cell, {}).items() if axis != "draw"]
+        conditions[cell, source.digest] = ", ".join([*words, source.place.parent.name])
 
     def of_condition(source: Artifact, file: str) -> pd.DataFrame:
-        whole = file.endswith(".json")
+        whole, cell = file.endswith(".json"), cell_of(source)
         frame = pd.json_normalize(source.json(file)) if whole else source.table(file)
         frame = frame.assign(**WITH_EVERY_ROW.get(source.kind, lambda facts: {})(source.facts))
-        frame.insert(0, "condition", conditions.get(source.manifest["inputs"].get("samples", {}).get("digest")))
+        frame.insert(0, "condition", conditions.get((cell, source.manifest["inputs"].get("samples", {}).get("digest"))))
+        if cells and "pretrain_seed" in frame:
+            draw = str(cells[cell]["draw"])
+            whole_draw = task.options.unit == "draw"
+            frame["pretrain_seed"] = draw if whole_draw else draw + "/" + frame["pretrain_seed"].astype(str)
         return frame
 
     about = []
     for source in sources["samples"]:
-        row = {"condition": conditions[source.digest]} | {key: source.facts[key] for key in ("source", "target")}
+        row = {"condition": conditions[cell_of(source), source.digest]}
+        row |= {key: source.facts[key] for key in ("source", "target")}
         classes, images = source.summary["classes"][row["target"]], source.summary["images"]["train"]
         about.append(row | {"classes": classes, "train_images": images})
-    tables = {"samples": pd.DataFrame(about).drop_duplicates(ignore_index=True)}  # transfers may use the same images
+    # Transfers may use the same images, and draws have as many.
+    tables = {"samples": pd.DataFrame(about).drop_duplicates(ignore_index=True)}
     for read in reads:
         role, _, file = read.partition("/")
         tables[read] = pd.concat([of_condition(source, file) for source in sources[role]], ignore_index=True)

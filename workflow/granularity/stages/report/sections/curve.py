@@ -64,7 +64,7 @@ def draw(results: pd.DataFrame) -> str:
         axis.set(title=label, ylabel="Validation error (%)")
         axis.margins(x=0.04)
         axis.set_ylim(max(0, axis.get_ylim()[0]), min(100, axis.get_ylim()[1]))
-        drawing.log_counts(axis)
+        drawing.log_counts(axis, arms["granularity"].astype(float))
         axis.grid(axis="y")
     axes[-1, 0].set_xlabel("Granularity G: classes in pretraining")
     if (results["role"] == "baseline").any():

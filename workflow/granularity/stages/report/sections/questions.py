@@ -20,8 +20,8 @@ def build(loaded: Loaded) -> Part | None:
         return None
     finest = compared[compared["question"] == "finest"]
     finest = finest.assign(words=finest["standing"].map(FINEST).fillna("no interval")).to_dict("records")
-    heads = compared[compared["question"].isin(["head", "merged"])]
-    after = (heads["other"] + ", finetuned").where(heads["question"] == "head", "target, finetuned on it again")
+    heads = compared[compared["question"].isin(["head", "merged", "stages"])]
+    after = (heads["other"] + ", finetuned").where(heads["question"] != "merged", "target, finetuned on it again")
     heads = heads.assign(with_what=after).to_dict("records")
     cases = words.cases(results)
     tables, figures = {}, {}
