@@ -17,8 +17,10 @@ import few_images
 import halves
 import matplotlib.pyplot as plt
 import pandas as pd
+import skip
 import stops
 import undone
+import weights
 from atlases import atlas, atlas_predicted, finer, tiny, tree, tree_more, tree_more_relations, tree_relations
 from emergence import filters, students
 from neighbours import bordered, collapse, collapse_more, epochs, masked, rest_values
@@ -62,6 +64,8 @@ PAGES = (
     "label_spaces.md",
     "findings/fixed.md",
     "findings/contamination_undone.md",
+    "findings/skip_scale.md",
+    "findings/weights_of_levels.md",
 )
 EARLIER = 45  # comparisons with a baseline of the same budget in the reports of earlier runs
 
@@ -262,6 +266,13 @@ BLOCKS = {
     "few": few_images.few,
     "best": few_images.best,
     "best slopes": few_images.slopes,
+    "skip measured": skip.measured,
+    "skip killed": skip.killed,
+    "skip predicted": skip.predicted,
+    "weights answer": weights.answer,
+    "weights laws": weights.laws,
+    "weights predicted": weights.predicted,
+    "weights photographs": weights.of_photographs,
     "undone answer": undone.answer,
     "undone risks": undone.risks,
     "undone predicted": undone.predicted,
@@ -337,6 +348,8 @@ if __name__ == "__main__":
         headline()
         few_images.drawing()
         undone.drawing()
+        skip.drawing()
+        weights.drawing()
         stops.drawing()
     elif sys.argv[1:2] == ["--papers"]:
         rows = pd.read_csv(sys.argv[2], keep_default_na=False, dtype=str)

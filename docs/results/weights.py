@@ -136,8 +136,8 @@ def answer() -> str:
         f"{inside} of {len(came)} predictions lie in their ranges.",
         f"- **What a mixture costs depends on the head.** The summed head counts {world().SIZES['quick'][0].k} copies "
         "of the common feature in favour of distractors. If only the largest fine output counts, w = 0.25 is enough "
-        f"for a hard error of {mean('weight 0.25', 'error_max'):.3f}. With those copies pruned, no fine label is needed "
-        f"({mean('weight 0', 'error_pruned'):.3f}).",
+        f"for a hard error of {mean('weight 0.25', 'error_max'):.3f}. With those copies pruned, no fine label is "
+        f"needed ({mean('weight 0', 'error_pruned'):.3f}).",
     )
     return "\n".join(textwrap.fill(one, 120, subsequent_indent="  ", break_on_hyphens=False) for one in simulated)
 
