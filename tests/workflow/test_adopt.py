@@ -12,9 +12,10 @@ pytestmark = pytest.mark.workflow
 CONFIG = {
     "name": "small",
     "conditions": [{"train_size": 200}],
-    "label_spaces": {"random": [5, 7]},
+    "label_spaces": {"random": [5]},
+    "seeds": {"draws": 2},
 }
-SPACES = "results/small/train-200/hierarchy"
+SPACES = "results/small/draw-{}/train-200/hierarchy/{}"
 GIVEN = ("--configfile", "small.yaml")
 FILES = ("-f", "small.yaml")
 
@@ -35,7 +36,8 @@ def edit(checkout, old, new):
 
 
 def results(checkout):
-    return {name: Artifact.open(checkout.path(f"{SPACES}/{name}")) for name in ("random-5", "random-7", "target")}
+    both = [(draw, space) for draw in (0, 1) for space in ("random-5", "target")]
+    return {one: Artifact.open(checkout.path(SPACES.format(*one))) for one in both}
 
 
 def generations(checkout):
@@ -48,7 +50,7 @@ def adopt(checkout, code=0):
 
 def status(checkout):
     jobs = json.loads(checkout.run("granularity", "status", *FILES, "--json"))["jobs"]
-    return {job["space"]: job["state"] for job in jobs if job["stage"] == "hierarchy"}
+    return {(job["folder"].split("/")[2], job["space"]): job["state"] for job in jobs if job["stage"] == "hierarchy"}
 
 
 def test_an_edit_that_changes_nothing_is_adopted_on_evidence(made):
@@ -56,19 +58,20 @@ def test_an_edit_that_changes_nothing_is_adopted_on_evidence(made):
     assert "nothing to adopt" in adopt(made)
     edit(made, "rng = ", "draws = ")  # another name, the same labels
     edit(made, "rng.", "draws.")
-    assert status(made) == {"random-5": "outdated", "random-7": "outdated", "target": "done", "manual-digit": "done"}
-    said = adopt(made)
+    states = {"random-5": "outdated", "target": "done", "manual-digit": "done"}
+    assert status(made) == {(f"draw-{draw}", space): state for draw in (0, 1) for space, state in states.items()}
+    said = adopt(made)  # of both draws, on one piece of evidence
     assert "2 results; recomputing" in said and "2 results adopted" in said
     after = results(made)
-    assert after["target"].folder == before["target"].folder
+    assert after[0, "target"].folder == before[0, "target"].folder
     assert {after[name].digest == before[name].digest != after[name].folder for name in before} == {True}
     (name,) = {name for name, one in after.items() if "adopted" in one.manifest}
-    assert name != "target"  # and of the two others one is the evidence, made by the new code
+    assert name[1] != "target"  # and of the two others one is the evidence, made by the new code
     old, new = before[name].manifest, after[name].manifest
     assert new["adopted"]["from"] == {key: old[key] for key in ("key", "code", "packages")}
     assert new["adopted"]["evidence"]["key"] in generations(made) and new["adopted"]["by"] and new["adopted"]["at"]
     assert (after[name].folder / "labels.parquet").samefile(before[name].folder / "labels.parquet")
-    assert f"adopted   by {new['adopted']['by']}" in made.run("granularity", "inspect", f"{SPACES}/{name}")
+    assert f"adopted   by {new['adopted']['by']}" in made.run("granularity", "inspect", SPACES.format(*name))
     assert "all sound" in made.run("granularity", "verify", "results")
     assert set(status(made).values()) == {"done"}
 
@@ -85,8 +88,8 @@ def test_an_edit_that_changes_a_result_is_refused_even_where_it_was_touched(made
     edit(made, '"random", classes', '"random", classes + 1')
     made.snakemake("hierarchy", "--touch", *GIVEN)
     assert "make_hierarchy" in made.snakemake("-n", "hierarchy", *GIVEN)  # manifests decide, not who touched what
-    assert status(made)["random-5"] == "outdated"
+    assert status(made)["draw-0", "random-5"] == "outdated"
     said = adopt(made, code=1)
     assert "the recomputed result differs" in said and "nothing of this change is adopted" in said
     assert {name: one.folder for name, one in results(made).items()} == {n: one.folder for n, one in before.items()}
-    assert status(made)["random-5"] == "outdated"
+    assert status(made)["draw-0", "random-5"] == "outdated"

@@ -168,7 +168,7 @@ def adopt(files: Files) -> None:
     """
     from granularity.plan import adoption
 
-    if refused := [refusal for plan in _plans(files) for refusal in adoption.run(plan)]:
+    if refused := adoption.run(_plans(files)):
         raise GranularityError(*refused)
 
 

@@ -4,7 +4,7 @@ import getpass
 import secrets
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ TRIAL = ".trial"
 class Outdated:
     """A result that differs from the plan only by code or packages; `origin` has the present ones."""
 
+    plan: Plan
     job: Job
     artifact: Artifact
     origin: dict[str, Any]
@@ -42,10 +43,10 @@ class Outdated:
         return (self.job.stage, tuple(new["code"]["modules"]), old["code"]["digest"], new["code"]["digest"], versions)
 
 
-def changes(plan: Plan) -> dict[tuple, list[Outdated]]:
-    """Return a configuration's results that other code or packages made, by change, the cheapest to recompute first."""
+def changes(plans: Sequence[Plan]) -> dict[tuple, list[Outdated]]:
+    """Return the results that other code or packages made, by change, the cheapest to recompute first."""
     found: dict[tuple, list[Outdated]] = {}
-    for one in _outdated(plan):
+    for one in (one for plan in plans for one in _outdated(plan)):
         found.setdefault(one.change, []).append(one)
     for same in found.values():
         same.sort(key=lambda one: one.artifact.manifest["cost"]["wall_seconds"])
@@ -63,12 +64,12 @@ def _outdated(plan: Plan) -> Iterator[Outdated]:
             if differing and differing <= {"code", "packages"}:
                 artifact, task = results.open(job), results.task(job)
                 now = {name: task.states(name) for name in ("code", "packages")}
-                yield Outdated(job, artifact, {name: artifact.manifest[name] for name in ORIGIN} | now)
+                yield Outdated(plan, job, artifact, {name: artifact.manifest[name] for name in ORIGIN} | now)
 
 
-def evidence(plan: Plan, one: Outdated) -> Artifact:
+def evidence(one: Outdated) -> Artifact:
     """Recompute a result by its job's command. Raise GranularityError if that fails, or the result differs."""
-    job, old = one.job, one.artifact
+    plan, job, old = one.plan, one.job, one.artifact
     trial = place.store_of(old.place) / TRIAL / secrets.token_hex(8)
     trial.parent.mkdir(parents=True, exist_ok=True)
     words = [*commands.words(plan, job, output=str(trial)), "--threads", str(commands.threads(plan, job))]
@@ -113,11 +114,11 @@ def adopt(one: Outdated, proof: Artifact) -> None:
     place.point(old.place, copy.folder, copy.kind, copy.digest)
 
 
-def run(plan: Plan) -> list[str]:
-    """Adopt all results of a configuration that can be adopted; return the refusals, one line each."""
-    refused, by_change = [], changes(plan)
+def run(plans: Sequence[Plan]) -> list[str]:
+    """Adopt all results of some plans that can be adopted; return the refusals, one line each."""
+    refused, by_change = [], changes(plans)
     if not by_change:
-        say(f"{plan.root}: nothing to adopt; no result is of other code or package versions")
+        say(f"{plans[-1].root}: nothing to adopt; no result is of other code or package versions")
     for change, same in by_change.items():
         stage, _, before, now, versions = change
         text = ", ".join([*([f"code {before} -> {now}"] if before != now else []), *versions])
@@ -125,7 +126,7 @@ def run(plan: Plan) -> list[str]:
         seconds = cheapest.artifact.manifest["cost"]["wall_seconds"]
         say(f"{stage}: {text}: {len(same)} results; recomputing {cheapest.artifact.path} (it took {seconds:.1f} s)")
         try:
-            proof = evidence(plan, cheapest)
+            proof = evidence(cheapest)
             for result in same:
                 adopt(result, proof)
         except GranularityError as error:
