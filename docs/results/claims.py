@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 from atlases import finer_pairs
-from emergence import filter_values, student_values
+from emergence import filter_values, student_values, width_values
 from neighbours import bordered_pairs, collapse_values, rest_values
 from shifts import distilled_pairs
 from tables import HERE, ends, predictions, predictions_of
@@ -21,6 +21,7 @@ VALUES: dict[str, Callable[[], Mapping[str, Any]]] = {  # by study: numbers per 
     "cifar10_collapse_rest": rest_values,
     "cifar10_students": student_values,
     "cifar10_filters": filter_values,
+    "students_by_width": width_values,
     "cifar10_border": bordered_pairs,
     "cifar10_shifts": distilled_pairs,
     "tiny_imagenet_finer": finer_pairs,

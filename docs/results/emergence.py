@@ -1,9 +1,10 @@
 """Tables of docs/reference/tables.md about Shi, Wei and Liang 2022: students of a teacher, and filters."""
 
 import itertools
+import sys
 
 import pandas as pd
-from tables import inside, lines, predictions, read
+from tables import HERE, STUDIES, inside, lines, predictions, read
 
 EPOCH = 16  # a student's last
 SIZES = ("width-2", "width-5", "width-9", "width-16")
@@ -37,6 +38,42 @@ def students() -> str:
     selected = SIZES[[*rises, True].index(True)].removeprefix("width-")
     curve = ", ".join(f"{size.removeprefix('width-')}: {value:.1f}" for size, value in errors.items())
     return lines(HEAD, [*rows, ["size by the rule; errors by size", "", f"{selected} ({curve})", ""]])
+
+
+def by_width():
+    """The study students_by_width, and its table: a row per teacher, inputs, seed and width."""
+    if str(STUDIES / "students_by_width") not in sys.path:
+        sys.path.append(str(STUDIES / "students_by_width"))
+    import students_by_width
+
+    return students_by_width, read("students_by_width").assign(phase="student", event="end")
+
+
+def width_values() -> dict:
+    study, table = by_width()
+    return study.measured(table)
+
+
+def widths() -> str:
+    """The width with the least mean test loss, and that loss, by teacher and number of inputs."""
+    study, table = by_width()
+    said, best = predictions("students_by_width"), width_values()
+    rows = []
+    for arm, one in predictions("students_by_width", "arms").items():
+        losses, (width,) = study.losses(table, arm), best[arm]
+        of_seeds = losses.idxmin(axis=1)
+        means = [f"{losses[size].mean():.2f}" for size in (5, 16, 50, 900)]
+        seeds = f"{width:.0f} ({of_seeds.min()} to {of_seeds.max()})"
+        ahead = f"{said[arm]['low']} to {said[arm]['high']}"
+        rows.append([f"{one['teacher']}", f"{one['inputs']:,}", ahead, seeds, inside(width, said[arm]), *means])
+    head = ["teacher's width", "inputs", "predicted", "best width (of seeds)", "it lies"]
+    return lines([*head, *(f"loss at {size}" for size in (5, 16, 50, 900))], rows)
+
+
+def drawing() -> None:
+    """docs/images/students_by_width.svg: test losses by width, for each teacher."""
+    study, table = by_width()
+    study.figures(table, HERE.parent / "images")
 
 
 def filter_values() -> dict[str, pd.Series]:

@@ -101,5 +101,6 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
                     draw.Points({width: relative[width] for width in relative}, f"teacher of {options['teacher']}")
                 )
         words = {"xlabel": "hidden units of the student", "ylabel": "test loss / least mean", "log": "xy"}
+        words |= {} if panels else {"legend": "upper right"}
         panels.append(draw.panel(*series, title=f"{inputs:,} inputs", **words))
     draw.draw(folder, NAME, *panels, width=7, height=2.6)
