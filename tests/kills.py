@@ -2,11 +2,12 @@
 
     python tests/kills.py --kills 100                       # the default workflow, and a world of the theory
     python tests/kills.py --kills 100 --experiment smoke    # a small one
+    python tests/kills.py --kills 40 --experiment smoke --draws 2    # a study
     python tests/kills.py --kills 100 --replace             # the smallest one, over results of another configuration
 
 A process (a stage, or Snakemake itself) is killed again and again, and the workflow is started again, beside whatever
 the kill has left running, until it finishes. Every artifact must have the digest of an undisturbed run (but for the
-report, which holds measured costs), no finished run (a training, or a measured network) may be lost or made a second
+pages, which hold measured costs), no finished run (a training, or a measured network) may be lost or made a second
 time, and nothing is left that `granularity gc` does not take away. With `--replace`, a run under fire replaces the
 results of another seed, and another one goes back: nothing may be lost, and going back may compute nothing. `--seed`
 repeats the times to live, though not who lives when.
@@ -33,6 +34,7 @@ from support.tiny_chain import configure
 
 OFTEN = {"GRANULARITY_CHECKPOINT_SECONDS": "0.1"}  # so that there is something to continue from
 DRIVER = "snakemake"
+VOLATILE = ("report", "gather")
 TARGETS = ["report", "theory_mask_reconstruction"]
 A_ROUND = 50  # kills, before it is run from the start again
 A_REPLACEMENT = 10  # kills, before the results are replaced again
@@ -59,7 +61,7 @@ class Fire:
         """By name."""
         stamps_in(self.results)
         found = (Artifact.open(folder) for folder in place.find(self.results))
-        return {str(one.path): one.digest for one in found if one.kind != "report"}
+        return {str(one.path): one.digest for one in found if one.kind not in VOLATILE}
 
     def keep_finished(self) -> None:
         """An AssertionError if a finished run is gone, or was made again."""
@@ -70,8 +72,8 @@ class Fire:
         self.finished = found
 
     def generations(self) -> dict[str, str]:
-        """By kind and key; of reports, that they are there."""
-        return {key: "" if key.startswith("report/") else digest for key, digest in made_in(self.results).items()}
+        """By kind and key; of pages, that they are there."""
+        return {key: "" if key.startswith(VOLATILE) else digest for key, digest in made_in(self.results).items()}
 
     def finish_undisturbed(self, *more: str) -> None:
         if self.start(*more).wait() != 0:
@@ -175,6 +177,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--patience", type=float, default=3.0, help="seconds at most that a process lives")
     parser.add_argument("--experiment", help="a name in config/examples, instead of the default")
+    parser.add_argument("--draws", type=int, default=1, help="of the experiment: more than one is a study")
     parser.add_argument("--replace", action="store_true", help="replace results, and go back")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -185,6 +188,7 @@ def main() -> None:
         fire = replacing_under_fire(checkout, given.kills, given.patience, given.seed)
     else:
         what = ["--configfile", f"config/examples/{given.experiment}.yaml"] if given.experiment else TARGETS
+        what += ["--config", f"seeds={{'draws': {given.draws}}}"] if given.draws > 1 else []
         fire = under_fire(checkout, given.kills, given.patience, what, given.seed)
     shutil.rmtree(folder)
     print("\n".join(f"{stage:12s} {count}" for stage, count in fire.kills.most_common()))
