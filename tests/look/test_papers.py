@@ -105,6 +105,9 @@ def test_every_claim_is_there_once_for_each_experiment(made):
 def test_what_is_committed_stands_where_nothing_was_run(made, tmp_path, monkeypatch):
     """The rows of a page, given back to a page over no results, are there again, and said to be committed."""
     rows = [row for row in table(made[0], "papers.csv") if row["results"] == "mine" or row["study"] == WORLD]
+    rows.append(
+        rows[0] | {"kind": "identity", "quantity": "of the same id", "verdict": "fails", "of_quantity": "fails"}
+    )
     pd.DataFrame(rows).to_csv(tmp_path / "committed.csv", index=False)
     monkeypatch.setattr(claims, "COMMITTED", tmp_path / "committed.csv")
     monkeypatch.chdir(made[0].parent)

@@ -139,7 +139,8 @@ def _committed() -> Iterator[Group]:
         command = f"snakemake theory_{study}" if results == THEORY else first["command"]
         commands = part["command"].mask(part["command"] == command, "")
         rows = part.assign(verdict=part["of_quantity"], command=commands).to_dict("records")
-        summary = {kind: part.set_index("id")["verdict"].to_dict() for kind in ("claim", "identity")}
+        by_kind = {kind: part[part["kind"] == kind] for kind in ("claim", "identity")}
+        summary = {kind: own.set_index("id")["verdict"].to_dict() for kind, own in by_kind.items()}
         claims = _claims(rows, summary)
         cost = Cost(*(float(first[key] or 0) for key in ("cpu_hours", "gpu_hours")), "measured")
         about = (claims, cost, command, (), first["data"])
