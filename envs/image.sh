@@ -5,7 +5,9 @@ cd "$(dirname "$0")/.."
 extra="$1"
 export PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1
 if [ "$extra" = cpu ]; then # the lock has no torch: PyPI's needs CUDA
-  pip install -c envs/constraints.txt --index-url https://download.pytorch.org/whl/cpu torch torchvision
+  # That index lacks some versions of other packages: those come from the lock.
+  pip install --no-deps -c envs/constraints.txt --index-url https://download.pytorch.org/whl/cpu torch torchvision
 fi
 pip install --require-hashes --no-deps -r "envs/locks/$extra.txt"
 pip install --no-deps --editable .
+pip check
