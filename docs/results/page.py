@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import atlases
+import emergence
 import few_images
 import halves
 import matplotlib.pyplot as plt
@@ -65,6 +66,7 @@ PAGES = (
     "findings/fixed.md",
     "findings/contamination_undone.md",
     "findings/skip_scale.md",
+    "theory/feature_emergence.md",
     "findings/weights_of_levels.md",
 )
 EARLIER = 45  # comparisons with a baseline of the same budget in the reports of earlier runs
@@ -121,7 +123,8 @@ def before(place: str | tuple[str, ...]) -> dict[str, pd.Series]:
         two, one = "resnet18", "resnet18_merged"
         places = [("pretrain", two, "class"), ("finetune", two, "class"), ("pretrain", one, "class")]
         places += [("finetune", two, BASELINE), ("pretrain", one, BASELINE)]
-        return {label: found[place].rename(label) for label, place in zip(ERRORS, places, strict=True)}
+        there = {label: place for label, place in zip(ERRORS, places, strict=True) if place in found.index}
+        return {label: found[place].rename(label) for label, place in there.items()}
     name, condition, transfer, once = place
     table = backbones(name).set_index("pretrain_seed")
     table = table[table["condition"] == condition]
@@ -166,6 +169,7 @@ def one_stage(name: str) -> pd.DataFrame:
     errors = before(HEADS[name])
     _, tuned, one, twice, once = ERRORS
     pairs = ((tuned, twice), (one, twice), (tuned, one), (once, twice), (one, once))
+    pairs = [(arm, other) for arm, other in pairs if {arm, other} <= set(errors)]
     return compared({f"{arm} minus {other}": (errors[arm], errors[other]) for arm, other in pairs})
 
 
@@ -182,8 +186,8 @@ def of_draws(name: str) -> str:
 
 def together() -> str:
     """How many of each table's comparisons remain significant when corrected for all, earlier runs included."""
-    asked = {"digits": primary(), "one stage, digits": one_stage("digits, ten draws")}
-    asked |= {"one stage, CIFAR-10": one_stage("CIFAR-10, six draws"), "equal budgets": differences("cifar10_budget")}
+    asked = {"digits": primary()} | {f"one stage, {name}": one_stage(name) for name in list(HEADS)[:2]}
+    asked |= {"equal budgets": differences("cifar10_budget")}
     asked |= {"meaning": differences("cifar10_meaning"), "hardness": by_hardness()[1]}
     asked |= {"images and steps": by_steps(), "96 epochs": differences("cifar10_long")}
     asked |= {
@@ -248,6 +252,7 @@ BLOCKS = {
     "collapse more": collapse_more,
     "collapse rest": lambda: collapse_more("cifar10_collapse_rest", rest_values),
     "students": students,
+    "students by width": emergence.widths,
     "filters": filters,
     "atlas": atlas,
     "atlas predicted": atlas_predicted,
@@ -266,6 +271,7 @@ BLOCKS = {
     "few": few_images.few,
     "best": few_images.best,
     "best slopes": few_images.slopes,
+    "skip answer": skip.answer,
     "skip measured": skip.measured,
     "skip killed": skip.killed,
     "skip predicted": skip.predicted,
@@ -348,6 +354,7 @@ if __name__ == "__main__":
         headline()
         few_images.drawing()
         undone.drawing()
+        emergence.drawing()
         skip.drawing()
         weights.drawing()
         stops.drawing()
