@@ -24,6 +24,12 @@ onstart:
     driver.where_to_look((*workflow.configfiles, *workflow.overwrite_configfiles))
 
 
+onerror:
+    from granularity.look import status
+
+    status.say_failed(PLANS)
+
+
 container: driver.image(CONFIG.device)
 
 

@@ -76,6 +76,7 @@ def test_a_broken_image_is_named_with_all_others_and_what_to_set(checkout):
     for file in broken:
         assert str(file.relative_to(checkout.folder)) in log and file.name in said
     assert log.count("samples.check_images to skip") == len(broken) == 3
+    assert said.rstrip().splitlines()[-1].startswith("results/broken/train-60/pixels: ")  # what is wrong stands last
 
 
 def test_an_interrupt_ends_in_one_plain_line_and_the_same_command_goes_on(checkout):

@@ -1,5 +1,6 @@
 """The state of a configuration: `granularity status`."""
 
+import atexit
 import json
 import os
 import re
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from granularity.base.errors import GranularityError
-from granularity.base.progress import SECONDS_BETWEEN_LINES
+from granularity.base.progress import SECONDS_BETWEEN_LINES, say
 from granularity.base.stage import Job as PlannedJob
 from granularity.look.text import fitted, megabytes, seconds, table_of, tables_of
 from granularity.plan.fresh import OTHER_INPUTS, OTHER_VERSION, Results
@@ -98,6 +99,17 @@ def look(plan: Plan) -> list[Job]:
 def look_all(plans: Sequence[Plan]) -> list[Job]:
     """Return the jobs of all cells of a study; a job that cells share, such as the theory, once."""
     return list({job.folder: job for plan in plans for job in look(plan)}.values())
+
+
+def say_failed(plans: Sequence[Plan]) -> None:
+    """At exit, below the output of Snakemake, print what is wrong with each failed job: its log's error."""
+    failed = [job for job in look_all(plans) if job.state == "failed"]
+    lines = [f"{job.folder}: {line}" for job in failed for line in job.detail[-1 if _is_traceback(job) else 0 :]]
+    atexit.register(lambda: [say(line) for line in lines])
+
+
+def _is_traceback(job: Job) -> bool:
+    return job.detail[0].startswith("Traceback")
 
 
 def _world(planned: PlannedJob) -> str | None:
