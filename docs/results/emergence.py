@@ -1,20 +1,11 @@
-"""Tables of docs/reference/tables.md about Shi, Wei and Liang 2022: students of a teacher, and filters."""
+"""Numbers and a table about Shi, Wei and Liang 2022: students of a teacher, and filters."""
 
-import itertools
 import sys
 
 import pandas as pd
 from tables import HERE, STUDIES, inside, lines, predictions, read
 
 EPOCH = 16  # a student's last
-SIZES = ("width-2", "width-5", "width-9", "width-16")
-HEAD = ["", "predicted", "came out (range over base seeds)", "it lies"]
-
-
-def row(name: str, said: dict, values: pd.Series) -> list[str]:
-    """What was predicted, what came out, and whether its mean lies inside."""
-    came = f"{values.mean():.2f} ({values.min():.2f} to {values.max():.2f})"
-    return [name, f"{said['low']} to {said['high']}", came, inside(values.mean(), said)]
 
 
 def student_values() -> dict[str, pd.Series]:
@@ -27,17 +18,6 @@ def student_values() -> dict[str, pd.Series]:
 
     said = predictions("cifar10_students")
     return {key: number(one["of"]) - (number(one["minus"]) if "minus" in one else 0) for key, one in said.items()}
-
-
-def students() -> str:
-    """What was predicted of students, and the size that the rule selects."""
-    table, said = read("cifar10_students"), predictions("cifar10_students")
-    rows = [row(key, said[key], values) for key, values in student_values().items()]
-    errors = table[table["measure"] == "val_error"].groupby("network")["value"].mean()[[*SIZES]]
-    rises = [one <= other for one, other in itertools.pairwise(errors)]
-    selected = SIZES[[*rises, True].index(True)].removeprefix("width-")
-    curve = ", ".join(f"{size.removeprefix('width-')}: {value:.1f}" for size, value in errors.items())
-    return lines(HEAD, [*rows, ["size by the rule; errors by size", "", f"{selected} ({curve})", ""]])
 
 
 def by_width():
@@ -91,8 +71,3 @@ def filter_values() -> dict[str, pd.Series]:
         key: number(one, one["epoch"]) - (number(one, one["minus"]) if "minus" in one else 0)
         for key, one in predictions("cifar10_filters").items()
     }
-
-
-def filters() -> str:
-    said = predictions("cifar10_filters")
-    return lines(HEAD, [row(key, said[key], values) for key, values in filter_values().items()])

@@ -1,27 +1,12 @@
-"""Tables of docs/reference/tables.md, for docs/neighbours.md."""
+"""Tables of docs/neighbours.md."""
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from tables import BASELINE, compared, ends, inside, lines, outcomes, predictions, read
+from tables import BASELINE, compared, lines, outcomes, predictions, read
 
 from granularity.stages.verdicts.studies.neural_collapse_images import FITTED
-
-
-def collapse() -> str:
-    """The claims about collapse: what was predicted of each, what came out, and its verdict by its own band."""
-    found, rows = read("cifar10_collapse").set_index("id"), []
-    for id, said in predictions("cifar10_collapse").items():
-        row = found.loc[id]
-        quantity = row["quantity"].partition(": ")[2]
-        came = inside(row["measured"], said)
-        measured = f"{row['measured']:.2f} ({row['minimum']:.2f} to {row['maximum']:.2f})"
-        rows.append(
-            [quantity, f"NC-{id}", f"{said['low']} to {said['high']}", measured, came, row["band"], row["verdict"]]
-        )
-    return lines(["quantity", "claim", "predicted", "mean (range over backbones)", "it lies", "band", "verdict"], rows)
 
 
 def epochs() -> str:
@@ -107,24 +92,6 @@ def cell(network: str) -> tuple[float, float]:
     """Learning rate and weight decay in the name of a network of a grid."""
     lr, decay = re.search(r"_lr-(.+?)_weight_decay-(.+)$", network).groups()
     return float(lr), float(decay)
-
-
-def collapse_more(name: str = "cifar10_collapse_more", values: Callable = collapse_values) -> str:
-    """What was predicted of collapse elsewhere: means over backbones, and their verdicts by their bands."""
-    found, rows = values(), []
-    for key, said in predictions(name).items():
-        row = [said["of"], re.sub(r"^(?=A\d)", "NC-", key), f"{said['low']} to {said['high']}"]
-        if len(of := found[key]) and of.notna().all():
-            span = f"{of.mean():.2f} ({of.min():.2f} to {of.max():.2f})" if len(of) > 1 else f"{of.mean():.2f}"
-            rows.append([*row, span, inside(of.mean(), said), said["band"], met(of.mean(), said["band"])])
-        else:
-            rows.append([*row, "", "", said["band"], "not tested"])
-    return lines(["quantity", "claim", "predicted", "mean (range over backbones)", "it lies", "band", "verdict"], rows)
-
-
-def met(value: float, band: str) -> str:
-    low, high = ends(band)
-    return "holds" if low <= value <= high else "fails"
 
 
 def of_seeds(name: str, **which: str | int) -> pd.Series:

@@ -22,9 +22,8 @@ import skip
 import stops
 import undone
 import weights
-from atlases import atlas, atlas_predicted, finer, tiny, tree, tree_more, tree_more_relations, tree_relations
-from emergence import filters, students
-from neighbours import bordered, collapse, collapse_more, epochs, masked, rest_values
+from atlases import relations, tree
+from neighbours import bordered, epochs, masked
 from photographs import (
     by_hardness,
     by_steps,
@@ -36,7 +35,7 @@ from photographs import (
     steps,
     transfers,
 )
-from shifts import backgrounds, cells, distilled
+from shifts import backgrounds, distilled
 from tables import (
     BASELINE,
     arms,
@@ -60,7 +59,7 @@ HERE = Path(__file__).parent
 PAGES = (
     "../README.md",
     "results.md",
-    "reference/tables.md",
+    "neighbours.md",
     "atlas.md",
     "label_spaces.md",
     "findings/fixed.md",
@@ -247,26 +246,14 @@ BLOCKS = {
     "tree shapes": stops.shapes,
     "transfers": transfers,
     "together": together,
-    "collapse": collapse,
     "collapse epochs": epochs,
-    "collapse more": collapse_more,
-    "collapse rest": lambda: collapse_more("cifar10_collapse_rest", rest_values),
-    "students": students,
     "students by width": emergence.widths,
-    "filters": filters,
-    "atlas": atlas,
-    "atlas predicted": atlas_predicted,
     "masked": masked,
     "bordered": bordered,
     "distilled": distilled,
-    "cells": cells,
     "backgrounds": backgrounds,
     "tree atlas": tree,
-    "tiny atlas": tiny,
-    "tree relations": tree_relations,
-    "tree more": tree_more,
-    "tree more relations": tree_more_relations,
-    "finer classes": finer,
+    "relations": relations,
     "halves": picked,
     "few": few_images.few,
     "best": few_images.best,

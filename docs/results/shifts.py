@@ -1,17 +1,14 @@
-"""Tables of docs/reference/tables.md about shifted test images."""
+"""Tables of docs/neighbours.md about shifted test images."""
 
 from collections.abc import Callable
 
 import pandas as pd
-from tables import BASELINE, compared, lines, outcomes, predictions, read, signed
+from tables import BASELINE, compared, outcomes, predictions, read
 
 from granularity.look.robustness import effective_robustness
 
 OVER = {"borders": ["red", "mean", "inverted"], "colour": ["hue", "grey"], "noise": ["noise", "noisier"]}
 OVER |= {"blur": ["blur", "blurrier"]}
-CELLS = [("two labels", "shared"), ("two labels", "own"), ("ten labels", "shared"), ("ten labels", "own")]
-GROUNDS = {"shared": "landscapes", "grouped": "what says the label"}
-SEEN = {"shared": ("negative", "other", "none"), "grouped": ("swapped", "other", "none")}
 
 
 def errors_of(table: pd.DataFrame, key: str) -> pd.DataFrame:
@@ -55,8 +52,8 @@ def distilled() -> str:
     return judged("cifar10_shifts", distilled_pairs())
 
 
-def grounded(ground: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Of networks trained on backgrounds, the errors after 16 epochs, and the effective robustness, mean over epochs.
+def grounded(ground: str) -> pd.DataFrame:
+    """Of networks trained on backgrounds, the effective robustness under each shift, mean over epochs.
 
     Rows: `repetition` and `cell`, such as `two labels, own`. The line is through all networks with two labels.
     """
@@ -67,29 +64,13 @@ def grounded(ground: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     robust = effective_robustness(errors, arms[arms.str.contains("/coarse/")], [ground])
     parts = arms.to_series().str.split("/")
     cells = parts.map(lambda one: f"{'two' if one[1] == 'coarse' else 'ten'} labels, {one[0]}")
-
-    def by_cell(table: pd.DataFrame) -> pd.DataFrame:
-        cell = table.index.get_level_values("arm").map(cells).rename("cell")
-        return table.groupby([table.index.get_level_values("repetition"), cell]).mean()
-
-    return by_cell(errors[errors.index.get_level_values("arm").str.endswith("/16")]), by_cell(robust)
-
-
-def cells() -> str:
-    """Two or ten labels, shared or own units: the error in distribution, that under shifts, effective robustness."""
-    rows = []
-    for ground, shifts in SEEN.items():
-        errors, robust = (table.groupby("cell").mean() for table in grounded(ground))
-        for split in (ground, *shifts):
-            more = [f" ({signed(robust.loc[', '.join(cell), split])})" if split != ground else "" for cell in CELLS]
-            shown = [f"{errors.loc[', '.join(cell), split]:.1f}{one}" for cell, one in zip(CELLS, more, strict=True)]
-            rows.append([GROUNDS[ground], split if split != ground else "the same", *shown])
-    return lines(["trained on", "tested on", *(f"{labels}, {units} units" for labels, units in CELLS)], rows)
+    cell = robust.index.get_level_values("arm").map(cells).rename("cell")
+    return robust.groupby([robust.index.get_level_values("repetition"), cell]).mean()
 
 
 def backgrounds() -> str:
     """What ten labels do to effective robustness, against two, where the labels share units and where they do not."""
-    robust = {ground: grounded(ground)[1] for ground in SEEN}
+    robust = {ground: grounded(ground) for ground in ("shared", "grouped")}
 
     def relief(ground: str, shift: str, units: str) -> pd.Series:
         fine, coarse = (
