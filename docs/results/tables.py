@@ -125,8 +125,15 @@ def worded(cell: str) -> str:
 
 
 def lines(head: list[str], rows: list[list[str]]) -> str:
-    """A table in Markdown; identifiers stand after words."""
-    cells = [[worded(cell) for cell in row] for row in [head, *rows]]
+    """A table in Markdown; an identifier stands after its words, where it is first named."""
+    known: set[str] = set()
+
+    def named(cell: str) -> str:
+        words = worded(cell).removesuffix(f" (`{cell}`)") if cell in known else worded(cell)
+        known.add(cell)
+        return words
+
+    cells = [[named(cell) for cell in row] for row in [head, *rows]]
     return "\n".join(f"|{'|'.join(row)}|" for row in [cells[0], ["---"] * len(head), *cells[1:]])
 
 
