@@ -61,7 +61,6 @@ PAGES = (
     "results.md",
     "neighbours.md",
     "atlas.md",
-    "label_spaces.md",
     "findings/fixed.md",
     "findings/contamination_undone.md",
     "findings/skip_scale.md",
