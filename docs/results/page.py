@@ -202,13 +202,7 @@ def together() -> str:
     for name, found in asked.items():
         kept = found[found["p"] * number < 0.05]
         rest = found[(found["p"] * number >= 0.05) & ((found["low"] > 0) | (found["high"] < 0))]
-        rows.append(
-            [
-                name,
-                f"{len(kept)} of {len(found)}",
-                ", ".join(f"{key} (p {row['p'] * number:.2f})" for key, row in rest.iterrows()),
-            ]
-        )
+        rows.append([name, f"{len(kept)} of {len(found)}", "; ".join(rest.index)])
     return lines([f"corrected for all {number}", "significant", "significant only within its table"], rows)
 
 
