@@ -1,4 +1,4 @@
-"""Tables of docs/neighbours.md."""
+"""Tables for docs/neighbours.md."""
 
 import re
 

@@ -1,7 +1,7 @@
 """Every number of `PAGES` in docs/ that is not of an earlier run, from the tables here.
 
-    python docs/results/page.py            # prints the page's tables
-    python docs/results/page.py --write    # and puts them into the page, and draws docs/images/photographs.svg
+    python docs/results/page.py            # prints these tables and more
+    python docs/results/page.py --write    # puts them into the pages, and draws docs/images/photographs.svg
     python docs/results/page.py --papers results/papers.csv    # keeps what was tested of it, for `snakemake papers`
 
 studies/README.md says how each table was made. The unit of replication is the backbone; two arms are compared over
@@ -59,7 +59,6 @@ HERE = Path(__file__).parent
 PAGES = (
     "../README.md",
     "results.md",
-    "neighbours.md",
     "atlas.md",
     "findings/fixed.md",
     "findings/contamination_undone.md",

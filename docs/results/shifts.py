@@ -1,4 +1,4 @@
-"""Tables of docs/neighbours.md about shifted test images."""
+"""Tables for docs/neighbours.md about shifted test images."""
 
 from collections.abc import Callable
 
