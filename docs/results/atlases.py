@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from tables import SCORED, lines, predictions, read, scored
+from tables import BASELINE, ONCE, SCORED, compared, lines, outcomes, predictions, read, scored
 
 from granularity.look import atlas as look
 
@@ -17,6 +17,7 @@ ROWS = [  # of the atlas, in its order
     look.ENDS,
     *(f"{look.ENDS}/{part}" for part in ("hardest tenth", "other images")),
 ]
+ADDED = ("kmeans-50", "nearest-50-3", "levels-5", "random-instance", "distil", "mask")
 
 
 def of_tree() -> pd.DataFrame:
@@ -48,15 +49,44 @@ def picture() -> str:
 
 
 def relations() -> str:
-    """Rank correlations over all fifteen arms that were predicted; corrected for all rows of their atlas."""
+    """Rank correlations that were predicted, over the first nine arms, then over all fifteen; each corrected for all
+    rows of its atlas.
+    """
+    first = of_tree().query("arm not in @ADDED")
+    later = ("robustness", "agreement", look.ENDS)
+    found = look.relations(first, [key for key in ROWS if not key.startswith(later)])
+    parts = [(found, predictions("cifar10_tree_atlas"))]
     found = look.relations(of_tree(), [key for key in ROWS if not key.startswith(look.ENDS)])
-    found = found.rename(columns={"p": "holm"})
+    parts.append((found, predictions("cifar10_tree_more")["relations"]))
     rows = [
-        [key, other, *scored(found.loc[(key, other)], told)]
-        for other, of in predictions("cifar10_tree_more")["relations"].items()
+        [key, other, *scored(found.rename(columns={"p": "holm"}).loc[(key, other)], told)]
+        for found, said in parts
+        for other, of in said.items()
         for key, told in of.items()
     ]
     return lines(["measure", "with", *SCORED], rows)
+
+
+def added() -> str:
+    """Differences of arms that were predicted of the six added arms and the added rows."""
+    tables, said = look.tables(of_tree()), predictions("cifar10_tree_more")["differences"]
+    pairs = {name: tuple(tables[one["of"]][one[arm]] for arm in ("arm", "against")) for name, one in said.items()}
+    return outcomes(
+        ["of", "arm", "against"], compared(pairs), said, lambda key, row: [said[key]["of"], *row[["arm", "against"]]]
+    )
+
+
+def six_arms() -> str:
+    """Differences from the target that were predicted of the atlas of six arms; of all but errors in logarithms."""
+    said, table = predictions("cifar10_atlas"), read("cifar10_atlas").query("split == 'val' and epoch > 0")
+    table = table.assign(space=table["space"].mask(table["network"] == ONCE, ONCE))
+    pairs = {}
+    for key, arms in said.items():
+        values = table[table["key"] == key].pivot(index="pretrain_seed", columns="space", values="value")
+        values = values if key.endswith(("linear", "knn", "nearest_mean")) else np.log(values)
+        pairs |= {(key, arm): (values[arm], values[BASELINE]) for arm in arms}
+    told = {(key, arm): said[key][arm] for key, arm in pairs}
+    return outcomes(["measure", "arm"], compared(pairs), told, lambda key, row: [*key])
 
 
 def finer_pairs() -> dict[str, tuple[pd.Series, pd.Series]]:

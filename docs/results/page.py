@@ -22,7 +22,7 @@ import skip
 import stops
 import undone
 import weights
-from atlases import relations, tree
+from atlases import added, relations, six_arms, tree
 from neighbours import bordered, epochs, masked
 from photographs import (
     by_hardness,
@@ -246,6 +246,8 @@ BLOCKS = {
     "backgrounds": backgrounds,
     "tree atlas": tree,
     "relations": relations,
+    "added arms": added,
+    "six arms": six_arms,
     "halves": picked,
     "few": few_images.few,
     "best": few_images.best,
