@@ -1,10 +1,10 @@
 """Shifted images without labels, used at test time to undo their shift: what the network's own head then gets wrong.
 
-Of the two splits in `shift`, the same images known and shifted, the first `OTHERS` serve as unlabelled images (other ones
-of each split), and the rest are tested. Keys: METHOD/in and METHOD/out, the error in percent on known and on shifted
-images. Methods, at the inputs of the head: `none`; `projected-N`, without the direction between the means of N
-unlabelled images of each kind, at the known images' mean; `matched-N`, shifted images less the difference of means (the
-first moment of CORAL); `random`, without a random direction. And `statistics-N`: batch normalisation with the
+The two splits in `shift` have the same images, known and shifted. Of the first `OTHERS`, half serve as unlabelled known
+images and half as shifted ones; the rest are tested. Keys: METHOD/in and METHOD/out, the error in percent on known and
+on shifted images. Methods, at the inputs of the head: `none`; `projected-N`, without the direction between the means of
+N unlabelled images of each kind, at the known images' mean; `matched-N`, shifted images less the difference of means
+(the first moment of CORAL); `random`, without a random direction. And `statistics-N`: batch normalisation with the
 statistics of N shifted images (AdaBN).
 """
 
