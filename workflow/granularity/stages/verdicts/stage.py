@@ -160,8 +160,8 @@ def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]], tas
         row |= {key: source.facts[key] for key in ("source", "target")}
         classes, images = source.summary["classes"][row["target"]], source.summary["images"]["train"]
         about.append(row | {"classes": classes, "train_images": images})
-    # Transfers may use the same images, and draws have as many.
-    tables = {"samples": pd.DataFrame(about).drop_duplicates(ignore_index=True)}
+    # Transfers may use the same images; of draws, which have about as many, the first.
+    tables = {"samples": pd.DataFrame(about).drop_duplicates("condition", ignore_index=True)}
     for read in reads:
         role, _, file = read.partition("/")
         tables[read] = pd.concat([of_condition(source, file) for source in sources[role]], ignore_index=True)
