@@ -1,9 +1,7 @@
 """Numbers and a table about Shi, Wei and Liang 2022: students of a teacher, and filters."""
 
-import sys
-
 import pandas as pd
-from tables import HERE, STUDIES, inside, lines, predictions, read
+from tables import HERE, code_of, inside, lines, predictions, read, simulated
 
 EPOCH = 16  # a student's last
 
@@ -20,27 +18,24 @@ def student_values() -> dict[str, pd.Series]:
     return {key: number(one["of"]) - (number(one["minus"]) if "minus" in one else 0) for key, one in said.items()}
 
 
-def by_width():
-    """The study students_by_width, and its table: a row per teacher, inputs, seed and width."""
-    if str(STUDIES / "students_by_width") not in sys.path:
-        sys.path.append(str(STUDIES / "students_by_width"))
-    import students_by_width
-
-    return students_by_width, read("students_by_width").assign(phase="student", event="end")
+WIDTHS = "students_by_width"
 
 
 def width_values() -> dict:
-    study, table = by_width()
-    return study.measured(table)
+    return code_of(WIDTHS).measured(read_widths())
+
+
+def read_widths() -> pd.DataFrame:
+    """Students' test losses: a row per teacher, inputs, seed and width."""
+    return simulated(WIDTHS).assign(phase="student")
 
 
 def widths() -> str:
     """The width with the least mean test loss, and that loss, by teacher and number of inputs."""
-    study, table = by_width()
-    said, best = predictions("students_by_width"), width_values()
+    said, best, table = predictions(WIDTHS), width_values(), read_widths()
     rows = []
-    for arm, one in predictions("students_by_width", "arms").items():
-        losses, (width,) = study.losses(table, arm), best[arm]
+    for arm, one in predictions(WIDTHS, "arms").items():
+        losses, (width,) = code_of(WIDTHS).losses(table, arm), best[arm]
         of_seeds = losses.idxmin(axis=1)
         means = [f"{losses[size].mean():.2f}" for size in (5, 16, 50, 900)]
         seeds = f"{width:.0f} ({of_seeds.min()} to {of_seeds.max()})"
@@ -52,8 +47,7 @@ def widths() -> str:
 
 def drawing() -> None:
     """docs/images/students_by_width.svg: test losses by width, for each teacher."""
-    study, table = by_width()
-    study.figures(table, HERE.parent / "images")
+    code_of(WIDTHS).figures(read_widths(), HERE.parent / "images")
 
 
 def filter_values() -> dict[str, pd.Series]:

@@ -43,6 +43,7 @@ from tables import (
     compared,
     inside,
     lines,
+    missed,
     predictions,
     predictions_of,
     ranged,
@@ -258,11 +259,13 @@ BLOCKS = {
     "skip predicted": skip.predicted,
     "weights answer": weights.answer,
     "weights laws": weights.laws,
-    "weights predicted": weights.predicted,
+    "weights predicted": lambda: missed(weights.NAME),
     "weights photographs": weights.of_photographs,
     "undone answer": undone.answer,
     "undone risks": undone.risks,
-    "undone predicted": undone.predicted,
+    "undone predicted": lambda: missed(undone.NAME),
+    "undone photographs": undone.photographs,
+    "undone photographs predicted": undone.photographs_predicted,
 }
 
 

@@ -1,9 +1,12 @@
 """What the pages' tables are made of: errors by backbone, comparisons, predictions, and rows in Markdown."""
 
+import importlib
 import math
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -139,6 +142,32 @@ def lines(head: list[str], rows: list[list[str]]) -> str:
 
 def predictions(name: str, of: str = "predictions") -> dict[str, dict]:
     return yaml.safe_load(predictions_of(name).read_text(encoding="utf-8"))[of]
+
+
+def code_of(study: str) -> ModuleType:
+    """The code of a study: the module of its name in its folder."""
+    if str(STUDIES / study) not in sys.path:
+        sys.path.append(str(STUDIES / study))
+    return importlib.import_module(study)
+
+
+def simulated(study: str) -> pd.DataFrame:
+    """The networks of a study of the theory, at the end of training."""
+    return read(study).assign(phase="train", event="end")
+
+
+def came_out(study: str) -> dict[str, tuple[float, str]]:
+    """By prediction of a study of the theory, the mean over seeds and where it lies."""
+    said, values = predictions(study), code_of(study).measured(simulated(study))
+    return {name: (one.mean(), inside(one.mean(), said[name])) for name, one in values.items()}
+
+
+def missed(study: str) -> str:
+    """The predictions of a study of the theory that miss their ranges."""
+    said = predictions(study)
+    of = {name: one for name, (one, where) in came_out(study).items() if where != "inside"}
+    rows = [[name, f"{said[name]['low']:g}…{said[name]['high']:g}", f"{one:.3g}"] for name, one in of.items()]
+    return lines(["missed", "predicted", "came out"], rows)
 
 
 def ends(band: str) -> tuple[float, float]:

@@ -3,14 +3,34 @@
 import re
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from tables import HERE, STUDIES, inside, lines, predictions, table_of
+from tables import (
+    BASELINE,
+    HERE,
+    came_out,
+    code_of,
+    inside,
+    lines,
+    predictions,
+    ranged,
+    read,
+    shown,
+    simulated,
+    table_of,
+)
 
+import granularity
+from granularity.claims.statistics import interval, mean_of
 from granularity.stages.theory.runs import at
 
-NAME = "contamination_undone"
+NAME, PHOTOGRAPHS = "contamination_undone", "undone_photographs"
+ON_PHOTOGRAPHS = {"none": "as trained", "projected-500": "direction removed, 500 images"}
+ON_PHOTOGRAPHS |= {"projected-20": "the same, 20 images", "matched-500": "means matched, 500 images"}
+ON_PHOTOGRAPHS |= {"matched-20": "the same, 20 images", "random": "a random direction removed"}
+ON_PHOTOGRAPHS |= {"statistics-500": "batch statistics of 500 shifted images"}
 METHODS = {"gradients": "gradients", "whitened": "gradients, whitened", "inputs": "inputs in training and test"}
 METHODS |= {"rescaled": "trained weights, rescaled", "test": "trained weights", "coral": "hidden means matched"}
 INPUTS = (12, 50, 200, 1000, 5000)
@@ -36,37 +56,25 @@ correlation of {correlation} (logarithms).
 """
 
 
-def rows() -> pd.DataFrame:
-    return pd.read_csv(table_of(NAME)).assign(phase="train", event="end")
-
-
-def world():
-    if str(STUDIES / NAME) not in sys.path:
-        sys.path.append(str(STUDIES / NAME))
-    import contamination_undone
-
-    return contamination_undone
-
-
 def number(value: float) -> str:
     return f"{value:.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:.1g}"
 
 
 def risk(arm: str, measure: str = "ood_risk") -> float:
-    values = at(rows(), arm, measure)
+    values = at(simulated(NAME), arm, measure)
     return values.mean() if len(values) else np.nan
 
 
 def drawn(arms: str) -> pd.DataFrame:
     """Networks of arms, with the law's risk given the overlap and the class balance that each has drawn."""
-    found = rows().query("setting.str.fullmatch(@arms)", engine="python")
+    found = simulated(NAME).query("setting.str.fullmatch(@arms)", engine="python")
     known, e = found["d_bg"] / 32 * found["overlap"], found["imbalance"]
-    return found.assign(law=(world().risk_given(known + e) + world().risk_given(known - e)) / 2)
+    return found.assign(law=(code_of(NAME).risk_given(known + e) + code_of(NAME).risk_given(known - e)) / 2)
 
 
 def risks() -> str:
     """OOD risk, and risk in distribution in brackets, by method and number of inputs; first the law's."""
-    found = [["gradients, law", *(number(world().risk_law(n)) for n in INPUTS)]]
+    found = [["gradients, law", *(number(code_of(NAME).risk_law(n)) for n in INPUTS)]]
     found.append(["..., law of the draws", *(number(drawn(f"gradients, n = {n}")["law"].mean()) for n in INPUTS)])
     for key, label in METHODS.items():
         arms = [f"{key}, n = {n}" for n in INPUTS]
@@ -77,25 +85,14 @@ def risks() -> str:
     return lines(["removed from", *(f"{n:,}" for n in INPUTS)], found)
 
 
-def outcomes() -> dict[str, tuple[float, str]]:
-    """By prediction, the mean over seeds and where it lies."""
-    said, values = predictions(NAME), world().measured(rows())
-    return {name: (one.mean(), inside(one.mean(), said[name])) for name, one in values.items()}
-
-
-def predicted() -> str:
-    """The predictions that miss their ranges."""
-    said = predictions(NAME)
-    missed = {name: one for name, one in outcomes().items() if one[1] != "inside"}
-    found = [[name, f"{said[name]['low']:g}…{said[name]['high']:g}", f"{one:.3g}"] for name, (one, _) in missed.items()]
-    return lines(["missed", "predicted", "came out"], found)
-
-
 def answer() -> str:
     """`ANSWER` with numbers in place of what stands in braces: an arm's OOD risk, or its risk in distribution."""
-    said, found = predictions(NAME), outcomes()
+    said, found = predictions(NAME), came_out(NAME)
     counts = {"inside": str(sum(where == "inside" for _, where in found.values())), "all": str(len(said))}
-    each, none = drawn("gradients, .*n = [0-9]+|gradients, n = [0-9]+"), rows().query("setting == 'moments, d = 1'")
+    each, none = (
+        drawn("gradients, .*n = [0-9]+|gradients, n = [0-9]+"),
+        simulated(NAME).query("setting == 'moments, d = 1'"),
+    )
     counts["correlation"] = f"{np.log(each['law']).corr(np.log(each['ood_risk'])):.2f}"
     counts["false"] = str((none["rank"] > 0).sum())
 
@@ -107,5 +104,52 @@ def answer() -> str:
     return "\n".join(textwrap.fill(f"- {one}", 120, subsequent_indent="  ") for one in filled.split(" - "))
 
 
+def differences() -> dict[str, pd.Series]:
+    """What was predicted of photographs, by prediction: a number per draw, in points of error."""
+    table = read(PHOTOGRAPHS)
+    table["what"] = table["space"] + " " + table["key"]
+    wide = table.pivot(index=["border", "draw"], columns="what", values="value")
+    found = {}
+    for name, said in predictions(PHOTOGRAPHS).items():
+        own = wide.loc[said.get("border", "red")]
+        found[name] = own[said["of"]] - (own[said["minus"]] if "minus" in said else 0)
+    return found
+
+
+def photographs() -> str:
+    """Errors on known and on shifted photographs, means over draws, by method, border and number of labels."""
+    means = read(PHOTOGRAPHS).groupby(["key", "border", "space"])["value"].mean()
+    rows = []
+    for method, words in ON_PHOTOGRAPHS.items():
+        cells = [
+            " and ".join(f"{means[f'{method}/{split}', border, space]:.1f}" for split in ("in", "out"))
+            for border in ("red", "label")
+            for space in (BASELINE, "manual-class")
+        ]
+        rows.append([words, *cells])
+    head = ["errors on known and on shifted images", "red border, 2 labels", "10 labels"]
+    return lines([*head, "border says the label, 2 labels", "10 labels"], rows)
+
+
+def photographs_predicted() -> str:
+    """Predictions of photographs: the mean over draws with its interval, corrected for all of them."""
+    said, found, rows = predictions(PHOTOGRAPHS), differences(), []
+    for name, values in found.items():
+        low, high = interval(*mean_of(values), len(said))
+        row = pd.Series({"difference": values.mean(), "low": low, "high": high})
+        rows.append([name, ranged(said[name]), shown(row), inside(row["difference"], said[name])])
+    return lines(["in points of error", "predicted", "came out", "it lies"], rows)
+
+
 def drawing() -> None:
-    world().figures(rows(), HERE.parent / "images")
+    code_of(NAME).figures(simulated(NAME), HERE.parent / "images")
+
+
+if __name__ == "__main__":
+    tables = []
+    for folder in map(Path, sys.argv[1:]):
+        border, draw = re.fullmatch(r"border-(\w+)_draw-(\d+)", folder.name).groups()
+        own = granularity.runs(folder).query("measure == 'undone'")
+        tables.append(own[["space", "key", "value"]].assign(border=border, draw=int(draw)))
+    table = pd.concat(tables).sort_values(["border", "draw", "space", "key"])
+    table.to_csv(table_of(PHOTOGRAPHS), index=False, float_format="%.6g", lineterminator="\n")

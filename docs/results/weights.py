@@ -11,7 +11,21 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from tables import BASELINE, HERE, STUDIES, compared, inside, lines, predictions, ranged, read, shown, table_of
+from tables import (
+    BASELINE,
+    HERE,
+    came_out,
+    code_of,
+    compared,
+    inside,
+    lines,
+    predictions,
+    ranged,
+    read,
+    shown,
+    simulated,
+    table_of,
+)
 
 from granularity.stages.theory import figures as draw
 from granularity.stages.theory.runs import at
@@ -32,20 +46,8 @@ WORDS |= {arm: f"kind and class, class {w:g}" for arm, w in MIXTURES.items()}
 WORDS |= {"once/manual-class": "class head, one stage", "once-50/levels": "kind and class, class 0.5, one stage"}
 
 
-def rows() -> pd.DataFrame:
-    return pd.read_csv(table_of(NAME)).assign(phase="train", event="end")
-
-
-def world():
-    if str(STUDIES / NAME) not in sys.path:
-        sys.path.append(str(STUDIES / NAME))
-    import weights_of_levels
-
-    return weights_of_levels
-
-
 def mean(arm: str, measure: str) -> float:
-    values = at(rows(), arm, measure)
+    values = at(simulated(NAME), arm, measure)
     return values.mean() if len(values) else np.nan
 
 
@@ -62,7 +64,7 @@ def photographs() -> dict[str, pd.Series]:
 @functools.cache
 def differences() -> pd.DataFrame:
     """Every comparison of the page: hard errors of the simulation, errors of photographs; corrected together."""
-    table, errors = rows(), photographs()
+    table, errors = simulated(NAME), photographs()
     pairs = {
         arm: [pd.Series(at(table, one, "error_sum"), name=one) for one in (arm, SIMULATED[arm])] for arm in SIMULATED
     }
@@ -74,7 +76,7 @@ def differences() -> pd.DataFrame:
 
 def laws() -> str:
     """Growth in phase I, responses to hard samples and hard errors at the end, by weight; the law's in brackets."""
-    settings = {cfg.name: cfg for cfg in world().SIZES["quick"]}
+    settings = {cfg.name: cfg for cfg in code_of(NAME).SIZES["quick"]}
     found = []
     for w in WEIGHTS:
         start, end = f"phase I, {w:g}", f"weight {w:g}"
@@ -84,9 +86,9 @@ def laws() -> str:
             f"{mean(start, f'rise_{name}_weight'):.2f} ({law:.2f})"
             for name, law in zip(("subclass", "common"), grown, strict=True)
         ]
-        cells.append(f"{mean(end, 'hard_label'):.2f} ({world().path(cfg)['own'][-1]:.2f})")
-        cells.append(f"{mean(end, 'error_sum'):.2f} ({world().error_law(cfg, 4):.2f})")
-        cells.append(f"{mean(end, 'error_max'):.2f} ({world().error_law(cfg, 4, 'max'):.2f})")
+        cells.append(f"{mean(end, 'hard_label'):.2f} ({code_of(NAME).path(cfg)['own'][-1]:.2f})")
+        cells.append(f"{mean(end, 'error_sum'):.2f} ({code_of(NAME).error_law(cfg, 4):.2f})")
+        cells.append(f"{mean(end, 'error_max'):.2f} ({code_of(NAME).error_law(cfg, 4, 'max'):.2f})")
         found.append([f"{w:g}", *cells])
     heads = ["own subclass", "common feature", "own response", "hard error, sum", "hard error, maximum"]
     return lines(["weight", *heads], found)
@@ -108,33 +110,20 @@ def of_photographs() -> str:
     return lines(["arm", "error", "against", "predicted", "came out", "it lies"], table)
 
 
-def outcomes() -> dict[str, tuple[float, str]]:
-    """By prediction of the simulation, the mean over seeds and where it lies."""
-    said, values = predictions(NAME), world().measured(rows())
-    return {name: (one.mean(), inside(one.mean(), said[name])) for name, one in values.items()}
-
-
-def predicted() -> str:
-    """The predictions of the simulation that miss their ranges."""
-    said = predictions(NAME)
-    missed = {name: one for name, one in outcomes().items() if one[1] != "inside"}
-    found = [[name, f"{said[name]['low']:g}…{said[name]['high']:g}", f"{one:.3g}"] for name, (one, _) in missed.items()]
-    return lines(["missed", "predicted", "came out"], found)
-
-
 def answer() -> str:
     """What came out, with numbers of the tables."""
-    found, came = differences(), outcomes()
+    found, came = differences(), came_out(NAME)
     most, least = (shown(found.loc[f"weight {w}"]) for w in (0.25, 0.9))
-    inside = sum(where == "inside" for _, where in came.values())
+    copies = code_of(NAME).SIZES["quick"][0].k
+    held = sum(where == "inside" for _, where in came.values())
     simulated = (
         f"- **The fine label alone is best: the kill criterion is met.** With the summed head, hard errors are "
         f"{mean('weight 0', 'error_sum'):.2f} at w = 0 and {mean('weight 1', 'error_sum'):.2f} at w = 1. Every mixture "
         f"is worse, from {most} at w = 0.25 to {least} at w = 0.9. So is w = 0.5 with steps of 0.025 and 1.6, and "
         "with 16 images in all.",
         "- **The law holds:** growth of the own subclass and the common feature in phase I agrees within 3 %; "
-        f"{inside} of {len(came)} predictions lie in their ranges.",
-        f"- **What a mixture costs depends on the head.** The summed head counts {world().SIZES['quick'][0].k} copies "
+        f"{held} of {len(came)} predictions lie in their ranges.",
+        f"- **What a mixture costs depends on the head.** The summed head counts {copies} copies "
         "of the common feature in favour of distractors. If only the largest fine output counts, w = 0.25 is enough "
         f"for a hard error of {mean('weight 0.25', 'error_max'):.3f}. With those copies pruned, no fine label is "
         f"needed ({mean('weight 0', 'error_pruned'):.3f}).",
@@ -170,7 +159,7 @@ def _photographs(axes: Axes) -> None:
 
 def drawing() -> None:
     """docs/images/weights_of_levels.svg: growth and hard errors of the simulation; errors on photographs."""
-    panels = world().panels(Runs(rows()))
+    panels = code_of(NAME).panels(Runs(simulated(NAME)))
     more = [_photographs] if photographs() else []
     note = draw.SPREAD + ("; photographs: corrected intervals" if more else "")
     draw.draw(HERE.parent / "images", NAME, *panels, *more, height=2.8, width=3.3 * (2 + len(more)), note=note)
