@@ -264,6 +264,7 @@ BLOCKS = {
     "undone answer": undone.answer,
     "undone risks": undone.risks,
     "undone predicted": lambda: missed(undone.NAME),
+    "undone photographs answer": undone.photographs_answer,
     "undone photographs": undone.photographs,
     "undone photographs predicted": undone.photographs_predicted,
 }
