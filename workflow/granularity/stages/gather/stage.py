@@ -44,8 +44,12 @@ def run(task: Task) -> None:
     compared = tables.over_draws(reports, cells, task.options.unit)
     questions = {key: words for key, words in QUESTIONS.items() if (compared["question"] == key).any()}
     axes = [name for name in next(iter(cells.values())) if name != "draw"]
-    rows = {key: compared[compared["question"] == key].to_dict("records") for key in questions}
-    figures = {key: figure(compared[compared["question"] == key], axes, words) for key, words in questions.items()}
+    told = compared
+    if compared["network"].nunique() > 1:
+        told = compared.assign(space=compared["space"] + " (" + compared["network"] + ")")
+    shown = {key: told[told["question"] == key] for key in questions}
+    rows = {key: table.to_dict("records") for key, table in shown.items()}
+    figures = {key: figure(shown[key], axes, words) for key, words in questions.items()}
     said = None if task.options.predictions is None else predictions.read(task.options.predictions)
     judged = None if said is None else predictions.judged(said, every, task.options.networks)
     template = environment(Path(__file__).parent).get_template("study.html.j2")
@@ -57,7 +61,7 @@ def run(task: Task) -> None:
         rows=rows,
         figures=figures,
         studies=judged_claims,
-        found=tables.answers(compared, arms, cells),
+        found=tables.answers(told, arms, cells),
         declared="primary" in questions,
         said=said,
         judged=[] if judged is None else judged.to_dict("records"),
