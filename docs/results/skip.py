@@ -118,7 +118,7 @@ def answer() -> str:
         "- **With batch normalisation, 16 plain blocks keep almost no fine structure** "
         f"(R1 {equal[plain].mean():.2f}), and residual ones do ({equal[residual].mean():.2f}; difference "
         f"{shown(after, 2)}). The kill criterion is not met. At depth 4 the difference is not significant.",
-        f"- **It is there before training:** untrained, R1 is {start[plain].mean():.2f} and "
+        f"- **It was probably there before training:** untrained, R1 is {start[plain].mean():.2f} and "
         f"{start[residual].mean():.2f} (difference {shown(before, 1)}); training changes that by "
         f"{shown(after - before, 1)}.",
         "- **The law fails.** It says that plain chains keep less than a thousandth of R1 - 1, and that decay is why. "
