@@ -1,8 +1,8 @@
 """Errors by hardness of the image, one row per draw, label space, kind of judges and bin:
 
-    python studies/cifar10_hardness_mixed/hardness.py > studies/cifar10_hardness_mixed/results.csv
+    python studies/cifar10_hardness_mixed/mixed.py > studies/cifar10_hardness_mixed/results.csv
 
-Needs `results/` of `studies/cifar10_pairings/study.yaml`. The judges of a draw are the networks of the five others: those of
+Needs `results/` of `studies/cifar10_pairings/study.yaml`. The judges of a draw are the networks of the five others: of
 both label spaces (predicted), or of one of them (to see how much the answer depends on the judges).
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 sys.path.append("studies/cifar10_hardness")
-from hardness import wrong  # noqa: E402
+from hardness import wrong
 
 ARMS = ("target", "manual-class")
 JUDGES = {"both": ARMS, "target": ARMS[:1], "class": ARMS[1:]}
