@@ -76,6 +76,9 @@ def test_predictions_of_what_is_not_planned_are_refused(tmp_path):
     assert "predictions.p.lo = 1: unknown key; did you mean 'low'?" in refused(arm="random-10", lo=1)
     assert "p: transfer: must be one of target, not 'head'" in refused(arm="random-10", transfer="head")
     assert "predictions.p.low: 2.0 is not below high = 1.0" in refused(arm="random-10", low=2)
+    assert "p: measure: 'prob' is not measured; measures are probe" in refused(
+        arm="random-10", measure="prob/loops/knn"
+    )
 
 
 def test_a_prediction_may_not_compare_errors_on_two_targets(tmp_path):

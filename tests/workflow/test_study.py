@@ -10,7 +10,8 @@ import pandas as pd
 from support import tiny_chain
 
 PREDICTION = {"arm": "random-5", "low": -90, "high": 90, "where": {"pretrain.epochs": 2}}
-PREDICTED = {"question": "Do random labels help?", "predictions": {"random": PREDICTION}}
+PROBED = {"arm": "random-5", "low": -90, "high": 90, "measure": "probe/loops/knn"}
+PREDICTED = {"question": "Do random labels help?", "predictions": {"random": PREDICTION, "probe": PROBED}}
 
 
 def study(draws: int, **more) -> dict:
@@ -45,13 +46,16 @@ def test_a_study_is_one_command_and_another_draw_is_made_alone(installed):
         difference = by_draw["random-5"] - by_draw["target"]
         assert abs(row.loc[epochs, "difference"] - difference.mean()) < 1e-4
         assert row.loc[epochs, "draws"] == row.loc[epochs, "pairs"] == 2
-    (judged,) = pd.read_csv(folder / "predictions.csv").to_dict("records")
+    judged, probed = pd.read_csv(folder / "predictions.csv").to_dict("records")
+    measured = runs[(runs["measure"] == "probe") & (runs["key"] == "loops/knn") & (runs["epoch"] > 0)]
+    by_space = measured.groupby("space")["value"].mean()
+    assert abs(probed["difference"] - by_space["random-5"] + by_space["target"]) < 1e-3 and probed["draws"] == 2
     assert abs(judged["difference"] - row.loc[2, "difference"]) < 1e-4 and judged["inside"] and not judged["excludes"]
     page = (folder / "study.html").read_text(encoding="utf-8")
     assert "../epochs-2_draw-1/report/report.html" in page and "<svg" in page
     assert "Nothing to be done" in tiny_chain.snakemake(checkout, "-n")
     assert "all sound" in checkout.run("granularity", "verify", "results/several")
-    assert "1 of 1 predicted range" in " ".join(page.split()) and "What papers claim" in page
+    assert "2 of 2 predicted ranges" in " ".join(page.split()) and "What papers claim" in page
     checks = pd.read_csv(checkout.path("results/several/verdicts/granularity_t5/checks.csv")).query("id == 'V3'")
     for epochs in (1, 2):  # a paper's claim is judged over the same two draws
         (judged,) = checks[checks["quantity"].str.startswith(f"pretrain.epochs {epochs}, train-")].to_dict("records")

@@ -22,7 +22,8 @@ class Prediction(Section):
     """A range for the difference between two arms' errors, in points, averaged over draws; below zero is better.
 
     An arm is a label space of the first network, or NETWORK/SPACE. Its error is measured after finetuning, or after
-    pretraining if the network is not finetuned.
+    pretraining if the network is not finetuned. With `measure`, the difference is that of a number measured of the
+    pretrained networks, in its own unit.
     """
 
     arm: str
@@ -30,6 +31,7 @@ class Prediction(Section):
     transfer: str = Field("", description="Which transfer's error is meant (empty: the only one).")
     low: Points
     high: Points
+    measure: str = Field("", description="MEASURE/KEY, such as probe/class/linear (empty: the error).")
     where: dict[str, JsonValue] = Field({}, description="Values of axes (none: the mean over all cells of a draw).")
     reason: str = Field("", description="Why this is expected.")
 
@@ -81,6 +83,15 @@ def complaints(
             if space not in arms.get(network, ()):
                 known = ", ".join(f"{name}/{of}" for name, spaces in arms.items() for of in spaces)
                 yield f"predictions: {config.predictions}: {id}: there is no arm '{arm}'; there are {known}"
+        for key, value in one.where.items():
+            if value not in config.axes.get(key, ()):
+                yield f"predictions: {config.predictions}: {id}: no axis {key} has the value {value}"
+        if one.measure:
+            name = one.measure.partition("/")[0]
+            if name not in (known := [measure.name for measure in config.measures]):
+                what = f"measure: '{name}' is not measured; measures are {', '.join(known) or 'none'}"
+                yield f"predictions: {config.predictions}: {id}: {what}"
+            continue
         transfer = one.transfer or (next(iter(transfers)) if len(transfers) == 1 else "")
         if transfer not in transfers:
             known = ", ".join(transfers)
@@ -89,9 +100,6 @@ def complaints(
             if network not in transfers.get(transfer, arms):
                 what = f"{id}: transfer: '{transfer}' does not finetune {network}, whose error is on another target"
                 yield f"predictions: {config.predictions}: {what}"
-        for key, value in one.where.items():
-            if value not in config.axes.get(key, ()):
-                yield f"predictions: {config.predictions}: {id}: no axis {key} has the value {value}"
 
 
 def network_of(arm: str, networks: list[str]) -> tuple[str, str]:
@@ -101,9 +109,9 @@ def network_of(arm: str, networks: list[str]) -> tuple[str, str]:
 
 
 def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.DataFrame:
-    """Return a row per prediction: its `id`, `arm`, `against`, `low`, `high`; the `difference` found, as mean over
-    `draws`, with its interval `lower` to `upper` (Student's, over draws, corrected for all predictions); whether it
-    lies `inside` the range, and whether the range `excludes` zero.
+    """Return a row per prediction: its `id`, `arm`, `against`, `measure`, `low`, `high`; the `difference` found, as
+    mean over `draws`, with its interval `lower` to `upper` (Student's, over draws, corrected for all predictions);
+    whether it lies `inside` the range, and whether the range `excludes` zero.
 
     `runs`: the rows of the stage's `runs.parquet`.
     """
@@ -116,8 +124,8 @@ def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.Dat
     errors = errors[(errors["stage"] == "finetune") | ~errors["network"].isin(finetuned)]
     rows = []
     for id, one in said.predictions.items():
-        chosen = errors
-        if one.transfer:
+        chosen = _measured(runs, id, one.measure) if one.measure else errors
+        if one.transfer and not one.measure:
             chosen = errors[(errors["stage"] == "pretrain") | (errors["transfer"] == one.transfer)]
         for key, value in one.where.items():
             chosen = chosen[chosen[key].astype(str) == str(value)]
@@ -128,8 +136,22 @@ def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.Dat
             means.append(own.groupby("draw")["value"].mean())
         found = mean_of((means[0] - means[1]).dropna())
         lower, upper = interval(*found, len(said.predictions))
-        row = {"id": id, **one.model_dump(include={"arm", "against", "low", "high"}), "draws": found.pairs}
+        row = {"id": id, **one.model_dump(include={"arm", "against", "measure", "low", "high"}), "draws": found.pairs}
         row |= {"difference": found.difference, "lower": lower, "upper": upper}
         row |= {"inside": one.low <= found.difference <= one.high, "excludes": not one.low <= 0 <= one.high}
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _measured(runs: pd.DataFrame, id: str, name: str) -> pd.DataFrame:
+    """Return one measured number of the pretrained networks, on validation images if it was measured on any.
+
+    Raises GranularityError: there is none of that name.
+    """
+    last = runs["epoch"] == runs.groupby("run")["epoch"].transform("max")
+    measured = runs[(runs["stage"] == "measure") & runs["finetune_seed"].isna() & last & (runs["epoch"] > 0)]
+    names = measured["measure"] + "/" + measured["key"]
+    if name not in (known := sorted(names.unique())):
+        raise GranularityError(f"predictions: {id}: measure: there is no '{name}'; there are {', '.join(known)}")
+    found = measured[names == name]
+    return found[found["split"] == "val"] if (found["split"] == "val").any() else found
