@@ -2,9 +2,9 @@
 
     python studies/cifar10_hardness_mixed/mixed.py > studies/cifar10_hardness_mixed/results.csv
 
-Needs `results/` of `studies/cifar10_pairings/study.yaml`. A row per draw and per number of the five other draws' target networks
-and of their class networks that are wrong on the image: how many images that are, and on how many of them the draw's own
-target network and its class network are wrong.
+Needs `results/` of `studies/cifar10_pairings/study.yaml`. A row per draw and per number of the five other draws'
+target networks and of their class networks that are wrong on the image: how many images that are, and on how many of
+them the draw's own target network and its class network are wrong.
 """
 
 import sys

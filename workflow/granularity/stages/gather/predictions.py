@@ -110,14 +110,14 @@ def network_of(arm: str, networks: list[str]) -> tuple[str, str]:
 
 def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.DataFrame:
     """Return a row per prediction: its `id`, `arm`, `against`, `measure`, `low`, `high`; the `difference` found, as
-    mean over `draws`, with its interval `lower` to `upper` (Student's, over draws, corrected for all predictions);
-    whether it lies `inside` the range, and whether the range `excludes` zero.
+    mean over `draws`, with its interval `lower` to `upper` (Student's, over draws, corrected for all predictions) and
+    its uncorrected `p`; whether it lies `inside` the range, and whether the range `excludes` zero.
 
     `runs`: the rows of the stage's `runs.parquet`.
     """
     import pandas as pd
 
-    from granularity.claims.statistics import interval, mean_of
+    from granularity.claims.statistics import interval, mean_of, p_value
 
     errors = runs[(runs["measure"] == "val_error") & runs["stage"].isin(["pretrain", "finetune"])]
     finetuned = errors.loc[errors["stage"] == "finetune", "network"].unique()
@@ -137,7 +137,7 @@ def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.Dat
         found = mean_of((means[0] - means[1]).dropna())
         lower, upper = interval(*found, len(said.predictions))
         row = {"id": id, **one.model_dump(include={"arm", "against", "measure", "low", "high"}), "draws": found.pairs}
-        row |= {"difference": found.difference, "lower": lower, "upper": upper}
+        row |= {"difference": found.difference, "lower": lower, "upper": upper, "p": p_value(*found)}
         row |= {"inside": one.low <= found.difference <= one.high, "excludes": not one.low <= 0 <= one.high}
         rows.append(row)
     return pd.DataFrame(rows)
