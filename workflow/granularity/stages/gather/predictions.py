@@ -77,29 +77,28 @@ def complaints(
         return
     if config.seeds.draws == 1 and not config.axes:
         yield "predictions: need a study; set seeds.draws or axes"
-    for id, one in read(config.predictions).predictions.items():
-        for arm in (one.arm, one.against):
+    for id, prediction in read(config.predictions).predictions.items():
+        place = f"predictions: {config.predictions}: {id}"
+        for arm in (prediction.arm, prediction.against):
             network, space = network_of(arm, list(arms))
             if space not in arms.get(network, ()):
                 known = ", ".join(f"{name}/{of}" for name, spaces in arms.items() for of in spaces)
-                yield f"predictions: {config.predictions}: {id}: there is no arm '{arm}'; there are {known}"
-        for key, value in one.where.items():
+                yield f"{place}: there is no arm '{arm}'; there are {known}"
+        for key, value in prediction.where.items():
             if value not in config.axes.get(key, ()):
-                yield f"predictions: {config.predictions}: {id}: no axis {key} has the value {value}"
-        if one.measure:
-            name = one.measure.partition("/")[0]
+                yield f"{place}: no axis {key} has the value {value}"
+        if prediction.measure:
+            name = prediction.measure.partition("/")[0]
             if name not in (known := [measure.name for measure in config.measures]):
-                what = f"measure: '{name}' is not measured; measures are {', '.join(known) or 'none'}"
-                yield f"predictions: {config.predictions}: {id}: {what}"
+                yield f"{place}: measure: '{name}' is not measured; measures are {', '.join(known) or 'none'}"
             continue
-        transfer = one.transfer or (next(iter(transfers)) if len(transfers) == 1 else "")
+        transfer = prediction.transfer or (next(iter(transfers)) if len(transfers) == 1 else "")
         if transfer not in transfers:
             known = ", ".join(transfers)
-            yield f"predictions: {config.predictions}: {id}: transfer: must be one of {known}, not '{one.transfer}'"
-        for network in {network_of(arm, list(arms))[0] for arm in (one.arm, one.against)} & set(arms):
+            yield f"{place}: transfer: must be one of {known}, not '{prediction.transfer}'"
+        for network in {network_of(arm, list(arms))[0] for arm in (prediction.arm, prediction.against)} & set(arms):
             if network not in transfers.get(transfer, arms):
-                what = f"{id}: transfer: '{transfer}' does not finetune {network}, whose error is on another target"
-                yield f"predictions: {config.predictions}: {what}"
+                yield f"{place}: transfer: '{transfer}' does not finetune {network}, whose error is on another target"
 
 
 def network_of(arm: str, networks: list[str]) -> tuple[str, str]:
@@ -123,22 +122,23 @@ def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.Dat
     finetuned = errors.loc[errors["stage"] == "finetune", "network"].unique()
     errors = errors[(errors["stage"] == "finetune") | ~errors["network"].isin(finetuned)]
     rows = []
-    for id, one in said.predictions.items():
-        chosen = _measured(runs, id, one.measure) if one.measure else errors
-        if one.transfer and not one.measure:
-            chosen = errors[(errors["stage"] == "pretrain") | (errors["transfer"] == one.transfer)]
-        for key, value in one.where.items():
+    for id, prediction in said.predictions.items():
+        chosen = _measured(runs, id, prediction.measure) if prediction.measure else errors
+        if prediction.transfer and not prediction.measure:
+            chosen = errors[(errors["stage"] == "pretrain") | (errors["transfer"] == prediction.transfer)]
+        for key, value in prediction.where.items():
             chosen = chosen[chosen[key].astype(str) == str(value)]
         means = []
-        for arm in (one.arm, one.against):
+        for arm in (prediction.arm, prediction.against):
             network, space = network_of(arm, networks)
             own = chosen[(chosen["network"] == network) & (chosen["space"] == space)]
             means.append(own.groupby("draw")["value"].mean())
-        found = mean_of((means[0] - means[1]).dropna())
-        lower, upper = interval(*found, len(said.predictions))
-        row = {"id": id, **one.model_dump(include={"arm", "against", "measure", "low", "high"}), "draws": found.pairs}
-        row |= {"difference": found.difference, "lower": lower, "upper": upper, "p": p_value(*found)}
-        row |= {"inside": one.low <= found.difference <= one.high, "excludes": not one.low <= 0 <= one.high}
+        mean = mean_of((means[0] - means[1]).dropna())
+        lower, upper = interval(*mean, len(said.predictions))
+        row = {"id": id, **prediction.model_dump(include={"arm", "against", "measure", "low", "high"})}
+        row |= {"draws": mean.pairs, "difference": mean.difference, "lower": lower, "upper": upper, "p": p_value(*mean)}
+        row["inside"] = prediction.low <= mean.difference <= prediction.high
+        row["excludes"] = not prediction.low <= 0 <= prediction.high
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -153,5 +153,5 @@ def _measured(runs: pd.DataFrame, id: str, name: str) -> pd.DataFrame:
     names = measured["measure"] + "/" + measured["key"]
     if name not in (known := sorted(names.unique())):
         raise GranularityError(f"predictions: {id}: measure: there is no '{name}'; there are {', '.join(known)}")
-    found = measured[names == name]
-    return found[found["split"] == "val"] if (found["split"] == "val").any() else found
+    named = measured[names == name]
+    return named[named["split"] == "val"] if (named["split"] == "val").any() else named
