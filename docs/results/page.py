@@ -162,29 +162,24 @@ def one_result() -> str:
     return lines(["data, task", *names], rows)
 
 
-def one_stage(name: str) -> pd.DataFrame:
-    """The comparisons of a study with merged heads."""
-    errors = before(HEADS[name])
-    _, tuned, one, twice, once = ERRORS
-    pairs = ((tuned, twice), (one, twice), (tuned, one), (once, twice), (one, once))
-    pairs = [(arm, other) for arm, other in pairs if {arm, other} <= set(errors)]
-    return compared({f"{arm} minus {other}": (errors[arm], errors[other]) for arm, other in pairs})
+def studied(name: str) -> pd.DataFrame:
+    """The predicted comparisons of a study of draws: means over draws, with intervals corrected for all of them."""
+    found = gathered.judged(gathered.read(predictions_of(name)), read(name), ["resnet18"])
+    return found.drop(columns=["low", "high"]).rename(columns={"lower": "low", "upper": "high"}).set_index("id")
 
 
-def of_draws(name: str) -> str:
-    """The predictions of a study of draws, beside what came out: a mean over draws, corrected for all of them."""
-    said = gathered.read(predictions_of(name))
-    found = gathered.judged(said, read(name), ["resnet18"])
-    rows = []
-    for row in found.assign(low=found["lower"], high=found["upper"]).to_dict("records"):
-        told = said.predictions[row["id"]].model_dump()
-        rows.append([row["arm"], row["against"], ranged(told), shown(pd.Series(row)), inside(row["difference"], told)])
-    return lines(["arm", "against", "predicted", "came out", "it lies"], rows)
+def of_draws(name: str, by: str = "") -> str:
+    """The predictions of a study of draws, beside what came out. `by`: heads their names, in place of arms."""
+    said, rows = predictions(name), []
+    for key, row in studied(name).iterrows():
+        cells = [key] if by else [row["arm"], row["against"]]
+        rows.append([*cells, ranged(said[key]), shown(row), inside(row["difference"], said[key])])
+    return lines([*([by] if by else ["arm", "against"]), "predicted", "came out", "it lies"], rows)
 
 
 def together() -> str:
     """How many of each table's comparisons remain significant when corrected for all, earlier runs included."""
-    asked = {"digits": primary()} | {f"one stage, {name}": one_stage(name) for name in list(HEADS)[:3]}
+    asked = {"digits": primary()} | {f"one stage, {name}": studied(HEADS[name]) for name in list(HEADS)[:3]}
     asked |= {"equal budgets": differences("cifar10_budget")}
     asked |= {"meaning": differences("cifar10_meaning"), "hardness": by_hardness()[1]}
     asked |= {"images and steps": by_steps(), "96 epochs": differences("cifar10_long")}
