@@ -57,10 +57,13 @@ def table(rows: list[dict]) -> str:
 
 
 def page(text: str, rows: list[dict]) -> str:
-    """The text of the page with the table of these rows between its marks."""
-    lines = ["| work | ours | peer | ratio | goal | measured |", "|---|---|---|---|---|---|"]
-    for r in rows:
-        lines.append(f"| {r['work']} | {r['ours']:.4g} | {r['peer']:.4g} | {r['ratio']:.3g} | {met(r)} | {r['when']} |")
+    """The text of the page with a table between its marks: rows with a goal, missed ones first.
+
+    Growth with the number of images (`memory of STAGE`, `time of STAGE`) only if its goal is missed.
+    """
+    shown = [r for r in rows if met(r) and ("missed" in met(r) or not r["work"].startswith(("memory of", "time of")))]
+    lines = ["| work | ratio | goal |", "|---|---|---|"]
+    lines += [f"| {r['work']} | {r['ratio']:.3g} | {met(r)} |" for r in sorted(shown, key=lambda r: "missed" not in met(r))]
     return text.split(MARKS[0])[0] + MARKS[0] + "\n".join(lines) + "\n" + MARKS[1] + text.split(MARKS[1])[1]
 
 
