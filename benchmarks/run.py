@@ -57,10 +57,12 @@ def table(rows: list[dict]) -> str:
 
 
 def page(text: str, rows: list[dict]) -> str:
-    """The text of the page with the table of these rows between its marks."""
-    lines = ["| work | ours | peer | ratio | goal | measured |", "|---|---|---|---|---|---|"]
-    for r in rows:
-        lines.append(f"| {r['work']} | {r['ours']:.4g} | {r['peer']:.4g} | {r['ratio']:.3g} | {met(r)} | {r['when']} |")
+    """The text of the page with a table of missed goals, and the number of those met, between its marks."""
+    goals = [met(r) for r in rows if met(r)]
+    missed = [r for r in rows if "missed" in met(r)]
+    lines = ["| work | ratio | goal |", "|---|---|---|"]
+    lines += [f"| {r['work']} | {r['ratio']:.3g} | {met(r).removesuffix(', missed')} |" for r in missed]
+    lines += ["", f"The other {len(goals) - len(missed)} of {len(goals)} goals are met."]
     return text.split(MARKS[0])[0] + MARKS[0] + "\n".join(lines) + "\n" + MARKS[1] + text.split(MARKS[1])[1]
 
 
