@@ -190,6 +190,7 @@ def together() -> str:
         "finer than the class": differences("cifar10_tree"),
         "transfers": by_transfer(),
         "tree": stops.differences(),
+        "tree, 80 epochs": studied("tiny_imagenet_tree_long"),
     }
     number = EARLIER + sum(len(found) for found in asked.values())
     rows = []
@@ -232,6 +233,7 @@ BLOCKS = {
     "tree levels": stops.levels,
     "tree predicted": stops.predicted,
     "tree shapes": stops.shapes,
+    "tree long": lambda: of_draws("tiny_imagenet_tree_long"),
     "transfers": transfers,
     "together": together,
     "collapse epochs": epochs,
