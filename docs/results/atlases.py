@@ -17,6 +17,9 @@ ROWS = [  # of the atlas, in its order
     look.ENDS,
     *(f"{look.ENDS}/{part}" for part in ("hardest tenth", "other images")),
 ]
+SHOWN = ["probe/class/linear", "probe/class/knn", "probe/kind/linear", "probe/kind/knn", "collapse/kind/cdnv"]  # in the table
+SHOWN += ["collapse/effective_rank", "transferability/kind/leep", "robustness/kind/red", "agreement/cka"]
+SHOWN += [look.ENDS, f"{look.ENDS}/hardest tenth"]
 ADDED = ("kmeans-50", "nearest-50-3", "levels-5", "random-instance", "distil", "mask")
 
 
@@ -25,7 +28,7 @@ def of_tree() -> pd.DataFrame:
 
 
 def tree() -> str:
-    """Means of measures by label space, bold where the difference from the target is significant."""
+    """Means of some measures by label space, bold where the difference from the target is significant among all."""
     made = look.differences(of_tree(), ROWS)
     shown, stands = look.gridded(made["mean"]), look.gridded((made["low"] > 0) | (made["high"] < 0))
     arms = sorted(shown, key=lambda arm: arm != look.UNTRAINED)
@@ -34,7 +37,7 @@ def tree() -> str:
             key,
             *("" if np.isnan(one := shown.loc[key, arm]) else bold(f"{one:.2f}", stands.loc[key, arm]) for arm in arms),
         ]
-        for key in shown.index
+        for key in SHOWN
     ]
     return lines(["", *arms], rows)
 
