@@ -63,7 +63,8 @@ def page(text: str, rows: list[dict]) -> str:
     """
     shown = [r for r in rows if met(r) and ("missed" in met(r) or not r["work"].startswith(("memory of", "time of")))]
     lines = ["| work | ratio | goal |", "|---|---|---|"]
-    lines += [f"| {r['work']} | {r['ratio']:.3g} | {met(r)} |" for r in sorted(shown, key=lambda r: "missed" not in met(r))]
+    shown.sort(key=lambda r: "missed" not in met(r))
+    lines += [f"| {r['work']} | {r['ratio']:.3g} | {met(r)} |" for r in shown]
     return text.split(MARKS[0])[0] + MARKS[0] + "\n".join(lines) + "\n" + MARKS[1] + text.split(MARKS[1])[1]
 
 

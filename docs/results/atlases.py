@@ -17,7 +17,8 @@ ROWS = [  # of the atlas, in its order
     look.ENDS,
     *(f"{look.ENDS}/{part}" for part in ("hardest tenth", "other images")),
 ]
-SHOWN = ["probe/class/linear", "probe/class/knn", "probe/kind/linear", "probe/kind/knn", "collapse/kind/cdnv"]  # in the table
+# In the table.
+SHOWN = ["probe/class/linear", "probe/class/knn", "probe/kind/linear", "probe/kind/knn", "collapse/kind/cdnv"]
 SHOWN += ["collapse/effective_rank", "transferability/kind/leep", "robustness/kind/red", "agreement/cka"]
 SHOWN += [look.ENDS, f"{look.ENDS}/hardest tenth"]
 ADDED = ("kmeans-50", "nearest-50-3", "levels-5", "random-instance", "distil", "mask")
