@@ -162,14 +162,6 @@ def came_out(study: str) -> dict[str, tuple[float, str]]:
     return {name: (one.mean(), inside(one.mean(), said[name])) for name, one in values.items()}
 
 
-def missed(study: str) -> str:
-    """The predictions of a study of the theory that miss their ranges."""
-    said = predictions(study)
-    of = {name: one for name, (one, where) in came_out(study).items() if where != "inside"}
-    rows = [[name, f"{said[name]['low']:g}…{said[name]['high']:g}", f"{one:.3g}"] for name, one in of.items()]
-    return lines(["missed", "predicted", "came out"], rows)
-
-
 def ends(band: str) -> tuple[float, float]:
     """Both ends of a band in words, such as `< 1.2`, `>= 5` or `0.67 to 1.5`; what is excluded lies beyond them."""
     if " to " in band:
