@@ -78,7 +78,7 @@ def shown(one: pd.Series, number: int) -> str:
 
 
 def measured() -> str:
-    """Means over draws of plain and residual networks: R1 before and at equal error, share left and law's, R2, purity."""
+    """Means over draws of plain and residual networks: R1 before and at equal error, shares left, R2, purity."""
     start, equal, rows = at(0).groupby("network").mean(), at(), []
     networks = read(NAME)["network"].drop_duplicates()
     for network in networks[networks.str.fullmatch(r"\w+-\d+-s[01](-decay0)?")]:
