@@ -80,6 +80,30 @@ EXTENDS = "augmentation"
 def alter(image, options, seed):
     return ImageOps.invert(image) if random.Random(seed).random() < options.policy_args["share"] else image
 '''
+FAMILY = '''"""Labels by how bright an image is: classes of as many images each."""
+
+import numpy as np
+from pydantic import Field
+
+from granularity.data.shards import pictures
+from granularity.stages.hierarchy.labels import Labels
+from granularity.stages.hierarchy.space import Space
+
+EXTENDS, NEEDS = "family", ("pixels",)
+OPTION = (list[int], Field([], description="Labels by brightness: numbers of classes."))
+
+
+def spaces(option, samples):
+    for classes in option:
+        yield Space(f"brightness-{classes}", "brightness", {"classes": classes})
+
+
+def labels(training, classes):
+    images = pictures(training.pixels)
+    light = np.array([images[row].mean() for row in training.rows(training.frame)])
+    numbers = light.argsort().argsort() * classes // len(light)
+    return Labels(numbers.astype(np.int32), [f"brightness {i}" for i in range(classes)])
+'''
 SECTION = '''"""Seconds of each stage."""
 from granularity.stages.report.sections import Part
 
@@ -92,9 +116,10 @@ def build(loaded):
 '''
 # The other kinds are the examples of docs/development.md.
 PAGE = (ROOT / "docs/development.md").read_text(encoding="utf-8")
-NAMES = ("remainder", "brightness", "perceptron", "length")
+NAMES = ("remainder", "perceptron", "length")
 EXAMPLES = {name: PAGE[PAGE.index(f"# {name}.py\n") :].split("```")[0] for name in NAMES}
-FILES = {"shapes": SOURCE, "smoothed": OBJECTIVE, "negative": AUGMENTATION, **EXAMPLES, "time_spent": SECTION}
+OWN = {"shapes": SOURCE, "brightness": FAMILY, "smoothed": OBJECTIVE, "negative": AUGMENTATION, "time_spent": SECTION}
+FILES = OWN | EXAMPLES
 CONFIG = {
     "name": "own",
     "extensions": [f"mine/{name}.py" for name in FILES],
