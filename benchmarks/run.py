@@ -57,14 +57,12 @@ def table(rows: list[dict]) -> str:
 
 
 def page(text: str, rows: list[dict]) -> str:
-    """The text of the page with a table between its marks: rows with a goal, missed ones first.
-
-    Growth with the number of images (`memory of STAGE`, `time of STAGE`) only if its goal is missed.
-    """
-    shown = [r for r in rows if met(r) and ("missed" in met(r) or not r["work"].startswith(("memory of", "time of")))]
+    """The text of the page with a table of missed goals, and the number of those met, between its marks."""
+    goals = [met(r) for r in rows if met(r)]
+    missed = [r for r in rows if "missed" in met(r)]
     lines = ["| work | ratio | goal |", "|---|---|---|"]
-    shown.sort(key=lambda r: "missed" not in met(r))
-    lines += [f"| {r['work']} | {r['ratio']:.3g} | {met(r)} |" for r in shown]
+    lines += [f"| {r['work']} | {r['ratio']:.3g} | {met(r).removesuffix(', missed')} |" for r in missed]
+    lines += ["", f"The other {len(goals) - len(missed)} of {len(goals)} goals are met."]
     return text.split(MARKS[0])[0] + MARKS[0] + "\n".join(lines) + "\n" + MARKS[1] + text.split(MARKS[1])[1]
 
 
