@@ -258,7 +258,6 @@ BLOCKS = {
     "skip predicted": skip.predicted,
     "weights answer": weights.answer,
     "weights laws": weights.laws,
-    "weights photographs": weights.of_photographs,
     "undone answer": undone.answer,
     "undone risks": undone.risks,
     "undone photographs answer": undone.photographs_answer,
