@@ -1,4 +1,4 @@
-"""The documentation: its examples are configurations, its links lead somewhere, its counts are counted."""
+"""The documentation: its examples are configurations, its links lead somewhere, its tables are made."""
 
 import json
 import re
@@ -72,23 +72,6 @@ def test_links_lead_to_files_and_headings(page):
             there = (ROOT / page).parent / name if name else ROOT / page
             assert there.exists(), f"{page}: {target}"
             assert not anchor or anchor in anchors(there), f"{page}: {target}"
-
-
-def test_the_counts_of_development_are_those_of_its_examples():
-    page = (ROOT / "docs/development.md").read_text(encoding="utf-8")
-    code = {block.split("\n", 1)[0]: block for block in blocks("docs/development.md", "python")}
-    table = (ROOT / "workflow/granularity/stages/__init__.py").read_text(encoding="utf-8")
-    for what, names, changed in (
-        ("family", ["# remainder.py"], 0),
-        ("measure", ["# length.py"], 0),
-        (
-            "stage",
-            ["# stages/ridge/__init__.py", "# stages/ridge/stage.py"],
-            len(re.findall(r"^ +cluster\b", table, re.M)),
-        ),
-    ):
-        lines = sum(bool(line.strip()) for name in names for line in code[name].split("\n")[1:])
-        assert f"| a {what}, below | {len(names)} | {lines} | {changed} |" in page
 
 
 def test_the_page_of_the_design_lists_the_stages_in_their_order():
