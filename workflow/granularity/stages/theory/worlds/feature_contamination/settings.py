@@ -197,10 +197,10 @@ def _arms(paper: bool) -> list[dict[str, Any]]:
     regression = {"task": "regression", "lr": 0.01, "momentum": 0.9, "batch": 1000, "steps": 2000, **few}
     for (target, phi), name in REGRESSION.items():
         arms.append({"name": name, **regression, "target": target, "activation": phi})
-    paced = regression | {"lr": 1e-3, "seeds": 5 if paper else 1}  # at step 2000 as far as the others at step 200
+    paced = regression | {"lr": 1e-3, "seeds": 1, "steps": 20_000 if paper else 2000}  # 20,000 as the authors' script
     for (target, phi), name in PACED.items():
         arms.append({"name": name, **paced, "target": target, "activation": phi})
-    arms += named(PRINTED if paper else {}, "activation", **paced | {"momentum": 0.0, "steps": 20_000, "seeds": 1})
+    arms += named(PRINTED if paper else {}, "activation", **paced | {"momentum": 0.0})
     arms += named(SMALL if paper else {}, "activation", **regression, init_scale=0.1)
     labels = {"task": "granularity", "steps": 3000, **five}
     arms += named(LABELS, "g", **labels) + named(LONGER, "g", **labels | few | {"decay": 1e-4, "steps": 6000})
