@@ -13,7 +13,7 @@ from granularity.claims.claim import Claim, unmet
 from granularity.stages.theory import statements
 from granularity.stages.theory.figures import SPREAD, Curve, Line, Points, draw, panel, points
 from granularity.stages.theory.runs import RUN_COLUMNS
-from granularity.stages.theory.statements import Runs, minus, swept
+from granularity.stages.theory.statements import Runs, minus, over, swept
 from granularity.stages.theory.worlds.feature_contamination import settings as a
 
 NO_MARGIN = "no margin between classes is learnt (ID risk above 0.5), so nothing can be said of contamination"
@@ -21,6 +21,14 @@ LEARNT = 0.1  # ID risk of the paper's network at most, where C16 is judged
 NAMES: dict[str, Any] = dict(YZ_RELU=a.REGRESSION["yz", "relu"], YZ_LINEAR=a.REGRESSION["yz", "identity"])
 NAMES |= dict(Z_RELU=a.REGRESSION["z", "relu"], Z_GIVEN_LINEAR=a.REGRESSION["z_given_yz", "identity"])
 NAMES |= dict(OTHER_TARGETS=[arm for (target, _), arm in a.REGRESSION.items() if target != "yz"])
+NAMES |= dict(PACED_RELU=[a.PACED[target, "relu"] for target in a.TARGETS], PRINTED=a.PRINTED)
+NAMES |= dict(PACED_LINEAR=[a.PACED[target, "identity"] for target in ("z", "yz")])
+NAMES |= dict(PACED_GIVEN_LINEAR=a.PACED["z_given_yz", "identity"])
+NAMES |= dict(PACES={arm: (a.PACED[key], arm) for key, arm in a.REGRESSION.items() if key[1] == "relu"})
+NAMES["FROM_SLOWER"] = (
+    "set before these arms were run, from step 200 of ReLU, yz from yz, at the rate 0.01; expected to hold"
+)
+NAMES["AS_P3"] = "set before this arm was run; expected to fail, as P3"
 NAMES |= dict(FULL_AND_RELU=(a.FULL, a.RELU), SLOW_AND_RELU=(a.SLOW, a.RELU), TWICE=(a.RELU, a.AGAIN))
 NAMES |= dict(GELU_FIXED=a.SHELLS_FIXED["gelu"], LONGER_FINE=a.LONGER[4], LONGER_BOTH=(a.LONGER[1], a.LONGER[4]))
 NAMES |= dict(FINE_COARSE=(a.LABELS[4], a.LABELS[1]), FINE_COARSE_SOFTMAX=(a.SOFTMAX[4], a.SOFTMAX[1]))
@@ -39,14 +47,14 @@ RECORDED = {a.LETTER: (20_000, 100_000), a.MOMENTUM: (5000, 10_000, 20_000), a.S
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """C1 to C16, P1 to P4 and X1 to X5 of the run table (see `Claim`)."""
+    """C1 to C17, P1 to P5 and X1 to X5 of the run table (see `Claim`)."""
     runs, tables = Runs(table), statements.tables("feature_contamination")
     text = tables["statements"]
     for arm, steps in RECORDED.items():
         text += tables["clock"].replace("ARM", arm)
         for step in (step for step in steps if runs.parameters(arm, "steps")[0] >= step):
             text += tables["at_step"].replace("SHOWN", f"{step:,}").replace("STEP", str(step))
-    functions = start_and_end, decayed, smallest_rise, gain, kept, unequal, unlearnt, void
+    functions = start_and_end, decayed, paced, smallest_rise, gain, kept, unequal, unlearnt, void
     return statements.judge(table, text + tables["rest"], NAMES, *functions)
 
 
@@ -58,6 +66,11 @@ def decayed(runs: Runs, arm: str) -> np.ndarray:
     """Norm of the background weights, over what pure decay leaves: 1 where no gradient has moved them."""
     lr, decay, steps = runs.parameters(arm, "lr", "decay", "steps")
     return runs(arm, "bg_norm") / (runs(arm, "bg_norm", step=0) * (1 - lr * decay) ** steps)
+
+
+def paced(runs: Runs, slow: str, fast: str) -> np.ndarray:
+    """Return OOD errors at lr 0.001, step 2000, over those at lr 0.01, step 200, both with momentum 0.9."""
+    return over(runs(slow, "ood_risk", step=2000), runs(fast, "ood_risk", step=200))
 
 
 def smallest_rise(runs: Runs, arm: str) -> np.ndarray:

@@ -147,6 +147,8 @@ REGRESSION = {
     for target, words in TARGETS.items()
     for phi in ("relu", "identity")
 }
+PACED = {key: f"{name}, lr 0.001" for key, name in REGRESSION.items()}
+PRINTED = {phi: f"{PACED['yz', phi]}, no momentum" for phi in ("relu", "identity")}
 SMALL = {phi: f"regression yz from yz, {name}, small start" for phi, name in (("relu", RELU), (LINEAR, LINEAR))}
 LABELS = {1: "2 labels (coarse)", 2: "4 labels", 4: "8 labels (fine)"}
 LONGER = {g: f"{name}, decay 0.0001, 6000 steps" for g, name in LABELS.items() if g != 2}
@@ -195,6 +197,10 @@ def _arms(paper: bool) -> list[dict[str, Any]]:
     regression = {"task": "regression", "lr": 0.01, "momentum": 0.9, "batch": 1000, "steps": 2000, **few}
     for (target, phi), name in REGRESSION.items():
         arms.append({"name": name, **regression, "target": target, "activation": phi})
+    paced = regression | {"lr": 1e-3, "seeds": 1, "steps": 20_000 if paper else 2000}  # 20,000 as the authors' script
+    for (target, phi), name in PACED.items():
+        arms.append({"name": name, **paced, "target": target, "activation": phi})
+    arms += named(PRINTED if paper else {}, "activation", **paced | {"momentum": 0.0})
     arms += named(SMALL if paper else {}, "activation", **regression, init_scale=0.1)
     labels = {"task": "granularity", "steps": 3000, **five}
     arms += named(LABELS, "g", **labels) + named(LONGER, "g", **labels | few | {"decay": 1e-4, "steps": 6000})

@@ -1,8 +1,8 @@
 """World 3's claims (how to read them: `theory.statements`), and figures with the paper's figures that they re-plot.
 
-Bands come from pilot runs, and from exact upper bounds where these exist; those of A19, A20 and A22 were set before. A:
-confirmed by an independent re-implementation. P: published results that it did not reproduce. X: the crossing with
-label granularity.
+Bands come from pilot runs, and from exact upper bounds where these exist; those of A19, A20, A22 and A24 were set
+before. A: confirmed by an independent re-implementation. P: published results that it did not reproduce. X: the
+crossing with label granularity.
 """
 
 import math
@@ -61,10 +61,16 @@ NAMES |= dict(FINER={a.WORDS[labels]: (a.grain(labels, False), a.grain("rule", F
 NAMES |= dict(WHOLES=[a.space(name) for name in a.WHOLE], BROKENS=[a.space(name) for name in a.BROKEN])
 GRAINS = [a.grain(labels, structured) for labels in a.GRAINS for structured in a.BOTH]
 NAMES |= dict(GRAINS=GRAINS, SCALES=list(a.SCALES), CENTRES=list(a.CLUSTERS), DIGIT_ARMS=list(a.DIGITS))
+NAMES |= dict(MIXTURES=list(a.MIXTURES), WIDER=("digits, 50 units", "digits, matched Gaussians"))
+NAMES |= dict(CURVES=["digits, matched Gaussians", *a.MIXTURES])
+NAMES["EXPECTED"] = (
+    "set before these arms were run; expected to hold, except that with three Gaussians to a digit the digits part is \
+more than 3 points below digits alone, because it has a quarter of the digits"
+)
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """Judge A1 to A22, P1 to P6, X1 to X4 from the run table (see `Claim`)."""
+    """Judge A1 to A22, A24, P1 to P6, X1 to X4 from the run table (see `Claim`)."""
     runs, tables = Runs(table), statements.tables("feature_emergence")
     were_varied = any(arm in runs.settings for arm, _ in VARIED.values())
     text = tables["statements"] + tables["varied_run" if were_varied else "none_varied"]
@@ -92,7 +98,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
             for phase in _of(runs, arm, method)["phase"].unique():
                 text += tables["of_rate"].replace("PHASE", phase)
     functions = (best, bias_ratio, scaled_cosine, near, needs_weights, passage, gradients, printed, clusters)
-    functions += (at_best, ahead_of_fixed, from_constant, of_main, or_nothing)
+    functions += (at_best, ahead_of_fixed, from_constant, of_main, or_nothing, smallest_gap, later)
     return statements.judge(table, text + tables["crossing"], NAMES, *functions)
 
 
@@ -112,6 +118,24 @@ def passage(runs: Runs, arm: str, level: float = 99.0) -> list[float]:
     """Return the first recorded step with a network's test accuracy of `level`, one value per seed; NaN if never."""
     rows = runs.rows(arm, "network")
     return list(rows["step"].where(rows["test_acc"] >= level).groupby(rows["seed"]).min())
+
+
+def _curves(runs: Runs, arm: str) -> list[pd.DataFrame]:
+    return [rows for _, rows in runs.rows(arm, "student, mixture").groupby("seed")]
+
+
+def smallest_gap(runs: Runs, arm: str) -> list[float]:
+    """Return a student's smallest lead on digits over Gaussians at recorded steps from 50 on, one value per seed."""
+    return [(rows["L_acc"] - rows["U_acc"])[rows["step"] >= 50].min() for rows in _curves(runs, arm)]
+
+
+def later(runs: Runs, arm: str) -> list[float]:
+    """Return by how many steps later Gaussians reach 90 % of their last accuracy than digits do, one value per seed."""
+
+    def reached(rows: pd.DataFrame, part: str) -> float:
+        return rows["step"][rows[part] >= 0.9 * rows[part].iloc[-1]].min()
+
+    return [float(reached(rows, "U_acc") - reached(rows, "L_acc")) for rows in _curves(runs, arm)]
 
 
 def scaled_cosine(runs: Runs, arm: str) -> np.ndarray:
@@ -200,7 +224,7 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
             _neurons(runs, folder, arm)
     if "small" in runs.settings:
         _alignment(runs, folder)
-    for arms, plot in ((a.CLUSTERS, _clusters), (a.DIGITS, _digits)):
+    for arms, plot in ((a.CLUSTERS, _clusters), (a.DIGITS | a.MIXTURES, _digits)):
         if present := [arm for arm in arms if arm in runs.settings]:
             plot(runs, folder, present)
     if runs.settings.issuperset(GRAINS):

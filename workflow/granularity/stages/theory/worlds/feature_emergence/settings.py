@@ -202,6 +202,8 @@ CLUSTERS = {
 }
 DIGITS = {"digits, matched Gaussians": {}, "digits, iid Gaussians": {"gaussian": "iid"}}
 DIGITS |= {"digits, Gaussians added": {"mixture": "added"}, "digits, teacher by rule": {"teacher": None}}
+MIXTURES = {"digits, 50 units": {"student": 50}}
+MIXTURES |= {f"digits, share {alpha}": {"alpha": alpha} for alpha in (0.25, 0.75)}
 VARIED = {"d = 100": {"d": 100}, "d = 2000": {"d": 2000}, "n = 25000": {"n": 25_000}}
 VARIED |= {"n = 10000, m = 50": {"n": 10_000, "m": 50}}
 SHARES = (0.8, 0.9)
@@ -266,7 +268,7 @@ def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, An
     clustered = {"experiment": "clusters", "m": 800, "batch": 100, "rate": 0.1, "test": 5000, "picture": True}
     arms += [{"name": name, **clustered, **fields, "seeds": clusters} for name, fields in CLUSTERS.items()]
     fitted = {"experiment": "digits", "n": 1297, "batch": 128, "steps": 1500, "seeds": 5}
-    arms += [{"name": name, **fitted, **fields} for name, fields in DIGITS.items()]
+    arms += [{"name": name, **fitted, **fields} for name, fields in (DIGITS | MIXTURES).items()]
     for structured, words in BOTH.items():
         plain = PLAINLY if wide else PLAINLY[:2]
         fields = MAIN | {"structured": structured, "methods": TABLED if structured else plain, "seeds": wide or 1}

@@ -131,6 +131,7 @@ def literal_rho(k: int) -> float:
 STABLE, PAPER = "masked, stable teacher", "masked, the paper's teacher"
 STABLE_ROOT, PAPER_ROOT = f"{STABLE}, tau of B.2", f"{PAPER}, tau of B.2"
 JOINT, BLOCK = "supervised from scratch", "supervised, fixed blocks"
+STABLE_HEAD, PAPER_HEAD, JOINT_HEAD = (f"{name}, head rate k" for name in (STABLE, PAPER_ROOT, JOINT))
 LITERAL, ENDLESS = "fixed blocks, rho = k^-0.01", "the paper's teacher, no stop"
 MUS = {0.0: "fixed blocks, mu = 0", 0.01: BLOCK, 0.1: "fixed blocks, mu = 0.1"}
 AVERAGE, EXACT = "moving-average teacher", "identities"
@@ -166,6 +167,9 @@ def _arms(seeds: int, more: bool) -> list[dict[str, Any]]:
         {"name": STABLE_ROOT, "tau_root": 8},
         {"name": PAPER_ROOT, **PAPER_TEACHER, "tau_root": 8},
         {"name": JOINT, **SCRATCH, "probe_steps": 400, "few": 100},
+        {"name": STABLE_HEAD, "eta_2": 10.0},
+        {"name": PAPER_HEAD, **PAPER_TEACHER, "tau_root": 8, "eta_2": 10.0},
+        {"name": JOINT_HEAD, **SCRATCH, "eta_2": 10.0},
         {"name": BLOCK, **BLOCKS},
         {"name": LITERAL, **BLOCKS, "rho": literal_rho(10)},
         *named({mu: name for mu, name in MUS.items() if name != BLOCK}, "mu", **BLOCKS),
