@@ -151,7 +151,7 @@ FOLDER = {"samples": PICTURES}
 OF_PICTURES = {"samples": {**PICTURES, **OF}, "conditions": [{"train_size": 300}]}
 PHOTOS = {"encoder": {"captions": {"template": "a photo of a {}"}}}
 KMEANS, RANDOM = {"label_spaces": {"kmeans": [10]}}, {"label_spaces": {"random": [90]}}
-ONE, LARGE = [{"train_size": 300}], {"batch_size": 51}
+ONE, LARGE, PARTS = [{"train_size": 300}], {"batch_size": 51}, {"batch_size": 30, "micro_batch": 6}
 
 
 def declared(**fields) -> dict:
@@ -200,6 +200,9 @@ CONTRADICTIONS = [
         "primary.0.smallest: finding 0.5 points takes 44 backbones per label space, not 8",
         declared(smallest=0.5, spread=1),
     ),
+    ("pretrain.micro_batch: 7 does not divide batch_size = 30", {"pretrain": {"batch_size": 30, "micro_batch": 7}}),
+    ("processes: 3 cannot share the 5 micro-batches", {"pretrain": PARTS, "jobs": {"processes": 3}}),
+    ("pretrain.compile: set micro_batch", {"pretrain": {"compile": True}}),
     ("pretrain.batch_size: 301", {"pretrain": {"batch_size": 301}, "conditions": ONE}),
     ("finetune.batch_size: 301", {"finetune": {"batch_size": 301}, "conditions": ONE}),
     ("jobs.processes: 200 cannot share", {"jobs": {"processes": 200}, "finetune": {"batch_size": 200}}),
