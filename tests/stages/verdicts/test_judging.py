@@ -130,9 +130,3 @@ def test_a_study_of_ones_own_reads_results_of_every_condition(tmp_path):
     assert table["verdict"].tolist() == ["holds", "fails", "holds"] and table["in_band"][1] == "2 of 3"
     assert (found.path / "figures" / "errors.svg").is_file()
     assert set(found.manifest["inputs"]) >= {"train-3/samples", "train-4/finetune/all"}
-
-
-def test_an_unknown_study_is_refused(tmp_path):
-    task = Task(verdicts.STAGE, tmp_path / "x", verdicts.STAGE.model(study="atlantis"))
-    with pytest.raises(GranularityError, match=r"no study 'atlantis'; there are label_granularity, .*granularity_t5"):
-        stage.run(task)
