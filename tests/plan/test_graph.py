@@ -2,18 +2,13 @@
 
 import hashlib
 
-import pytest
-
-from granularity.base.errors import GranularityError
 from granularity.config import files
 from granularity.learning.runs import Run
 from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from support import writing
 
 SMALL = {"conditions": [{"train_size": 300}], "label_spaces": {"random": [10], "kmeans": [10]}}
-TAGGED = {"model": "ViT-L-14", "pretrained": "openai"}
 UNCLUSTERED = SMALL | {"label_spaces": SMALL["label_spaces"] | {"kmeans": []}}
 
 
@@ -79,41 +74,6 @@ def test_a_network_may_be_trained_on_some_label_spaces_only():
     distilled = planned({"networks": [{"name": "student", "objective": "distil"}]})
     (job,) = distilled.jobs("pretrain")
     assert not job.inputs.get("hierarchy") and [one.stage for one in job.inputs["embed"]] == ["embed"]
-
-
-def test_a_transfer_onto_another_data_set_reads_its_images():
-    data = {"samples": {"validation": 600}, "train_size": 200}
-    transfers = [{"name": "here"}, {"name": "there", "data": data, "recipe": {"epochs": 5, "batch_size": 50}}]
-    plan = planned({"transfers": transfers})
-    assert names(plan, "finetune", "transfer") == {"here", "there"}
-    there = plan.jobs("finetune", transfer="there")[0]
-    assert there.inputs["samples"][0].values["condition"] == "data-there"
-    assert there.options["recipe"]["epochs"] == 5 and there.options["other_data"]
-    assert there.inputs["pretrain"][0].values["condition"] == "train-300"
-    assert not [job for job in plan.jobs("hierarchy") if job.values["condition"] == "data-there"]
-    here = plan.jobs("finetune", transfer="here")[0]
-    assert not set(there.options["runs"]) & set(here.options["runs"])
-
-
-def test_a_backbone_of_another_configuration_is_an_input(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run = "kmeans-10-p0-0123abcd"
-    init = {"results": "results/other", "run": run}
-    with pytest.raises(GranularityError, match=r"networks\.0\.init: results/other: contains no backbone of a run"):
-        planned({"networks": [{"name": "continued", "init": init}], "encoder": TAGGED})
-    folder = tmp_path / "results/other/train-300/pretrain/resnet18/kmeans"
-    with writing.create(folder, "pretrain") as out:
-        out.text(f"backbones/{run}.safetensors", "weights")
-    plan = planned({"networks": [{"name": "continued", "init": init}], "encoder": TAGGED})
-    (source,) = plan.jobs("pretrain")[0].inputs["init"]
-    assert plan.stamp(source) == "results/other/train-300/pretrain/resnet18/kmeans.stamp"
-    assert "--init" in commands.words(plan, plan.jobs("pretrain")[0])
-
-
-def test_finetuned_networks_are_measured_where_they_are_kept():
-    over = {"transfers": [{"name": "kept", "keep": True}], "measures": [{"name": "accuracy", "of": ["finetuned"]}]}
-    (job,) = planned(over).jobs("measure")
-    assert job.inputs["finetune"] and all(source.options["keep"] for source in job.inputs["finetune"])
 
 
 def test_an_option_that_is_added_changes_no_id():

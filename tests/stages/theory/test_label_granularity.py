@@ -187,8 +187,3 @@ def test_a_last_layer_descends_the_loss_on_its_fixed_features(features):
     first, *_, last = table["loss"]
     assert first == pytest.approx(math.log(cfg.classes)) and last == pytest.approx(wanted, rel=1e-4) and last < first
     assert table["hard_accuracy_max"].iloc[-1] >= 0.5 and "alive" not in table
-
-
-def test_fixed_features_are_refused_what_neurons_have():
-    with pytest.raises(ValueError, match="finetune_steps: needs features that are learnt"):
-        Settings(features="patches", g=2, finetune_steps=3)
