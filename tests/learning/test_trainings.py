@@ -6,13 +6,16 @@ import torch
 from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
 from granularity.learning.data import dataset
+from granularity.learning.data.dataset import Data
+from granularity.learning.networks.backbones import Backbones
 from granularity.learning.networks.network import build
-from granularity.learning.options import Model
+from granularity.learning.options import Augment, Model
 from granularity.learning.training import classification, trainings
+from granularity.learning.training.evaluation import predicted_classes
 from granularity.store import place
 from granularity.store.artifact import Artifact
 from support import writing
-from support.trainings import MODEL, STEPS, TINY, equal, finetuning, pretraining, recipe, weights_of, without_head
+from support.trainings import CPU, MODEL, STEPS, TINY, equal, finetuning, pretraining, recipe, weights_of, without_head
 
 # ---------------------------------------------------------------- killed and resumed
 
@@ -109,6 +112,22 @@ def test_a_kept_epoch_that_is_lost_is_trained_again(tmp_path, pretrain_on, kill_
     file.write_bytes(file.read_bytes()[:-1])
     kill_at(dataset, "augment", None)
     assert pretrain_on(tmp_path / "again", runs, keep=[1]).digest == whole.digest
+
+
+def test_finetuned_networks_are_kept_on_request(tmp_path, finetune_on, digits, digits_pixels):
+    runs = [finetuning("manual-digit"), finetuning("target", 1)]
+    kept, plain = finetune_on(tmp_path / "kept", runs, keep=True), finetune_on(tmp_path / "plain", runs)
+    assert plain.table("predictions.parquet").equals(kept.table("predictions.parquet"))
+    assert "weights" not in plain.table("runs.parquet")
+    with pytest.raises(GranularityError, match="its networks were not kept; set keep: true"):
+        Backbones([plain.path], "finetune")
+    networks = Backbones([kept.path], "finetune")
+    data = Data(Artifact.open(digits), Artifact.open(digits_pixels), CPU)
+    for run in runs:
+        row = networks.named(run.name)
+        assert networks.targets(row) == data.target_names.tolist()
+        found = predicted_classes(networks.load(row), networks.normalised(data, row), data.val, Augment())
+        assert found.tolist() == kept.table("predictions.parquet")[run.id].tolist()
 
 
 # ---------------------------------------------------------------- jobs, seeds, heads

@@ -54,6 +54,23 @@ def known(folder: Path, names: list[str]) -> dict[str, str]:
     return {name: recorded[name][1] for name in recorded if recorded[name][0] == hashing._state(folder / name)}
 
 
+def test_what_is_no_file_is_refused_at_once(tmp_path):
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    found = {
+        "link": "is a link",
+        "folder": "is not a regular file",
+        "pipe": "is not a regular file",
+        "gone": "cannot be read",
+    }
+    for name, why in found.items():
+        for paths in ([tmp_path / name], [tmp_path / "file", tmp_path / name]):
+            with pytest.raises(GranularityError, match=f"{name}: {why}"):
+                hashing.digests(paths)
+
+
 def meddle(monkeypatch, change) -> None:
     """Let something happen to a file while it is hashed."""
     digest = hashlib.file_digest
