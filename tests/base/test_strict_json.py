@@ -31,13 +31,6 @@ def test_one_line_names_the_file_and_the_place(bad, tmp_path):
         assert what in str(caught.value) and len(str(caught.value).splitlines()) == 1
 
 
-def test_objects_may_be_dropped_as_they_are_read():
-    seen = []
-    text = '{"a": [{"b": 1}, {"b": 2}]}'
-    assert parse_json(text, "x", keep=lambda one: one if "a" in one else seen.append(one)) == {"a": [None, None]}
-    assert seen == [{"b": 1}, {"b": 2}]
-
-
 def test_headers_of_safetensors(tmp_path):
     file = tmp_path / "one.safetensors"
     save_file({"x": np.zeros((2, 3), np.float32)}, file, {"granularity": "{}"})

@@ -95,15 +95,6 @@ def test_what_is_not_there_lists_what_is():
         published.rows("label_counts")
 
 
-def test_one_number():
-    main = {"table": "T1", "arm": "one step"}
-    assert published.number("feature_emergence", **main, metric="cosine_max") == 0.848
-    with pytest.raises(GranularityError, match=r"table 'T1', arm 'one step': must be 1 row, but there are 3"):
-        published.number("feature_emergence", **main)
-    with pytest.raises(GranularityError, match=r"emergence.csv: metric 'accuracy_std_points': has no mean"):
-        published.number("feature_emergence", metric="accuracy_std_points")
-
-
 # ---------------------------------------------------------------- printing
 
 

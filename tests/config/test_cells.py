@@ -18,12 +18,6 @@ def made(**values):
     return cells(files.validate(SMALL | values))
 
 
-def test_a_configuration_without_draws_and_axes_is_its_own_only_cell():
-    config = files.validate(SMALL)
-    (one,) = cells(config)
-    assert one.config is config and one.values == {}
-
-
 def test_axes_are_crossed_and_draws_have_base_seeds_of_their_own():
     found = made(axes=AXES, seeds={"draws": 2, "base": 7})
     assert [one.name for one in found][:3] == [

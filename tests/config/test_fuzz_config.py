@@ -200,6 +200,7 @@ CONTRADICTIONS = [
         "primary.0.smallest: finding 0.5 points takes 44 backbones per label space, not 8",
         declared(smallest=0.5, spread=1),
     ),
+    ("pretrain.micro_batch: 7 does not divide batch_size = 30", {"pretrain": {"batch_size": 30, "micro_batch": 7}}),
     ("pretrain.batch_size: 301", {"pretrain": {"batch_size": 301}, "conditions": ONE}),
     ("finetune.batch_size: 301", {"finetune": {"batch_size": 301}, "conditions": ONE}),
     ("jobs.processes: 200 cannot share", {"jobs": {"processes": 200}, "finetune": {"batch_size": 200}}),
@@ -240,6 +241,10 @@ CONTRADICTIONS = [
     ("networks.0.objective.options.x: ", one_network(objective={"name": "distil", "options": {"x": 1}})),
     ("networks.0.init: must be scratch, timm:FILE", one_network(init="guess")),
     ("networks.0.init.timm: there is no file 'gone'", one_network(init="timm:gone")),
+    (
+        "networks.0.init: results/x: contains no backbone of a run",
+        one_network(init={"results": "results/x", "run": "x"}),
+    ),
     ("networks.0.init.timm: cannot be combined with results", one_network(init={"timm": "x", "run": "x"})),
     ("transfers.0.of: there is no network 'z'", one_transfer(of=["z"])),
     ("transfers.0.from_epoch: the network 'resnet18' does not keep epoch 3", one_transfer(from_epoch=3)),

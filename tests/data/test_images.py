@@ -34,13 +34,6 @@ def load(tmp_path):
 COLOURS = np.array([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [10, 20, 30]]], dtype=np.uint8)
 
 
-def test_exif_rotation_is_applied(load):
-    exif = Image.Exif()
-    exif[0x0112] = 6  # "turn me a quarter clockwise"
-    upright = load(Image.fromarray(np.array([[1, 2, 3], [4, 5, 6]], dtype=np.uint8)), "L", exif=exif)
-    np.testing.assert_array_equal(np.asarray(upright), [[4, 1], [5, 2], [6, 3]])
-
-
 def test_palette_images_keep_their_colours(load):
     palette = Image.fromarray(COLOURS).quantize(4)
     assert palette.mode == "P"

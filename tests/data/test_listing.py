@@ -1,13 +1,11 @@
 """Digests of folders and files: what changes them, what does not, and folders that are not as they should be."""
 
-import hashlib
 import os
 
 import pytest
 
 from granularity.base.errors import GranularityError
-from granularity.data import listing
-from granularity.data.listing import ABSENT, contents, names, state, stats
+from granularity.data.listing import ABSENT, names, stats
 
 DIGESTS = pytest.mark.parametrize("digest", [names, stats])
 OLD = 10**18  # a time in 2001, in nanoseconds
@@ -91,34 +89,3 @@ def test_no_folder(tmp_path, digest):
     (tmp_path / "file").touch()
     with pytest.raises(GranularityError, match=r"file: cannot be read \(Not a directory\)"):
         digest(tmp_path / "file")
-
-
-def test_the_state_of_a_file(tmp_path):
-    file = tmp_path / "labels.csv"
-    assert state(file) == ABSENT
-    file.write_text("a,b\n")
-    before = state(file)
-    touch(file)
-    assert state(file) == before
-    file.write_text("a,c\n")
-    touch(file)  # an older one takes its place
-    assert state(file) != before
-
-
-def test_a_large_file_is_not_read_for_its_state(tmp_path, monkeypatch):
-    file = tmp_path / "labels.json"
-    file.write_bytes(bytes(listing.SMALL + 1))
-    touch(file)
-    before = state(file)
-    assert state(file) == before
-    monkeypatch.setattr(listing.hashlib, "file_digest", None)
-    (tmp_path / "other").write_bytes(bytes(listing.SMALL) + b"x")
-    touch(tmp_path / "other")
-    (tmp_path / "other").replace(file)
-    assert state(file) != before  # of the same size and time
-
-
-def test_contents_are_checksums(tmp_path):
-    (tmp_path / "a").write_bytes(b"abc")
-    known = {str(tmp_path / "a"): hashlib.sha256(b"abc").hexdigest(), str(tmp_path / "none"): ABSENT}
-    assert contents(known) == known

@@ -2,21 +2,12 @@
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from granularity.base.errors import GranularityError
 from granularity.data import moments
 from granularity.store.artifact import Artifact
 from support import writing
 from support.photographs import moments_of
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_sums_are_those_of_the_pixels(channels):
-    values = np.random.default_rng(0).integers(0, 256, (7, 5, channels), dtype=np.uint8)
-    found = moments.sums_of(Image.fromarray(values.squeeze()))
-    wide = values.astype(np.int64)
-    np.testing.assert_array_equal(found, [wide.sum((0, 1)), (wide**2).sum((0, 1))])
 
 
 def test_moments_are_those_of_numpy_over_the_split(digits_pixels, digits):

@@ -45,17 +45,6 @@ def test_links_and_devices_are_passed_over(tmp_path):
     assert tars.members(tmp_path / "set.tar").names == []
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_several_archives_keep_their_order_and_an_error_comes_through(tmp_path, threads):
-    files = [tmp_path / f"{i}.tar" for i in range(5)]
-    for i, file in enumerate(files):
-        file.write_bytes(archive({f"{i}.jpg": b"x" * i}))
-    assert [found.names + found.sizes for found in tars.scan(files, threads)] == [[f"{i}.jpg", i] for i in range(5)]
-    files[3].write_bytes(GOOD[:1024])
-    with pytest.raises(GranularityError, match=r"3\.tar: is truncated"):
-        list(tars.scan(files, threads))
-
-
 BROKEN = {
     "nothing": b"",
     "text": b"404: Not Found\n",

@@ -1,58 +1,22 @@
 """Networks and backbones: one seed is one backbone; what files say of themselves, initial weights, and other data."""
 
-import json
 import shutil
 
 import numpy as np
 import pytest
 import timm
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from granularity.base.errors import GranularityError
 from granularity.learning.data.dataset import Data
 from granularity.learning.networks.backbones import Backbones
 from granularity.learning.networks.network import build
 from granularity.learning.options import Init, Model, Recipe
-from granularity.store.artifact import Artifact
 from support import tasks
-from support.trainings import CPU, MODEL, TINY, equal, finetuning, pretraining, recipe, weights_of, without_head
+from support.trainings import MODEL, TINY, equal, finetuning, pretraining, recipe, weights_of, without_head
 
 PLAIN = Model(name="resnet18", args=TINY, stem="timm")
-
-
-def test_a_backbone_says_all_that_using_it_takes(pretrained, digits, digits_pixels):
-    backbones = Backbones([pretrained.path])
-    row = backbones.find("manual-digit", 0)
-    with safe_open(pretrained.path / row["file"], "numpy") as file:
-        about = json.loads(file.metadata()["granularity"])
-    assert about == backbones.about(row)
-    data = Data(Artifact.open(digits), Artifact.open(digits_pixels), CPU)
-    assert (about["channels"], about["side"], about["outputs"], about["epoch"]) == (1, 8, 10, 2)
-    assert about["model"] == MODEL.model_dump(mode="json")
-    assert about["run"] == pretraining("manual-digit").id
-    assert (about["mean"], about["std"]) == tuple(moment.tolist() for moment in data.moments)
-    classes = pretrained.table("classes.parquet").groupby("space").size().to_dict()
-    assert classes == {"target": 3, "manual-digit": 10, "random-200": 200, "wordnet-1": 13}
-    assert backbones.targets(backbones.find("wordnet-1", 0))[-1] is None
-    assert len(backbones.targets(row)) == 10
-
-
-def test_a_backbone_loads_in_timm_itself(tmp_path, pretrain_on):
-    made = pretrain_on(tmp_path / "made", [pretraining("target")], recipe(epochs=1), PLAIN)
-    file = made.path / made.table("runs.parquet")["backbone"][0]
-    with safe_open(file, "numpy") as opened:
-        about = json.loads(opened.metadata()["granularity"])
-    model = about["model"]
-    network = timm.create_model(
-        model["name"], in_chans=about["channels"], num_classes=about["outputs"], **model["args"]
-    )
-    network.load_state_dict(load_file(file))
-    network = network.to(memory_format=torch.channels_last)  # as ours: other kernels round otherwise
-    images = torch.randn(2, 1, 8, 8)
-    ours = Backbones([made.path]).load(Backbones([made.path]).find("target", 0))
-    assert torch.equal(network.eval()(images), ours(images))
 
 
 def test_the_untrained_network_is_that_of_the_seed(tmp_path, pretrain_on):
@@ -65,19 +29,6 @@ def test_the_untrained_network_is_that_of_the_seed(tmp_path, pretrain_on):
     )
     assert equal(first, second)
     assert not equal(first, weights_of(made))
-
-
-def test_what_is_not_there_is_named(pretrained):
-    backbones = Backbones([pretrained.path])
-    row = backbones.find("target", 0)
-    assert list(backbones.epochs(row)) == [2]
-    with pytest.raises(GranularityError, match=r"epoch 1 was not kept; kept: \[2\]"):
-        backbones.load(row, epoch=1)
-    with pytest.raises(GranularityError, match="0 runs called 'nobody' in"):
-        backbones.named("nobody")
-    with pytest.raises(GranularityError, match="takes images of 1 channels, not 3; see pixels"):
-        backbones.load(row, 3)
-    assert backbones.named(row["run_id"])["run_id"] == backbones.named(pretraining("target").name)["run_id"]
 
 
 # ---------------------------------------------------------------- initial weights
@@ -125,13 +76,6 @@ def test_weights_of_another_model_are_one_line(tmp_path, pretrain_on, published,
     with pytest.raises(GranularityError, match=f"published.safetensors: {words}") as error:
         pretrain_on(tmp_path / "out", [pretraining("target")], recipe(), PLAIN, init=f"timm:{file}")
     assert "\n" not in str(error.value)
-
-
-def test_files_that_are_none_are_one_line(tmp_path, pretrain_on):
-    (tmp_path / "text").write_text("nothing")
-    for name, words in (("nowhere", "there is no such file"), ("text", "not a safetensors file")):
-        with pytest.raises(GranularityError, match=words):
-            pretrain_on(tmp_path / "out", [pretraining("target")], recipe(), PLAIN, init={"timm": tmp_path / name})
 
 
 def test_a_backbone_of_another_configuration_is_a_start(tmp_path, pretrain_on, spaces):
@@ -215,19 +159,6 @@ def test_one_seed_is_one_backbone_whatever_the_head(model):
     assert {name.split(".")[0] for name in heads} <= {"fc", "head"}
     assert equal(*({name: value for name, value in part.items() if name not in heads} for part in (few, many)))
     assert not equal(few, other)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        Model(name="resnet1818"),
-        Model(args={"no_such_argument": 1}),
-        Model(name="resnet18", stem="timm", args={"features_only": True}),
-    ],
-)
-def test_a_network_that_cannot_be_built_is_a_clear_error(model):
-    with pytest.raises(GranularityError, match=r"model\.(name|stem) = "):
-        build(model, 1, 3, 0)
 
 
 def test_a_frozen_backbone_stays_as_it_is_and_its_head_learns(one, tmp_path, finetune_on):

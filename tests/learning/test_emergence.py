@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from granularity.base import extensions
-from granularity.base.errors import GranularityError
 from granularity.store.artifact import Artifact
 from support import tasks
 from support.trainings import MODEL, pretraining, recipe
@@ -52,8 +51,6 @@ def test_early_gradients_are_those_of_the_training_itself(tmp_path, pretrain_on,
     (file,) = (file for file in found.manifest["files"] if file.endswith("conv1/cosines.npy"))
     np.testing.assert_allclose(found.array(file), expected, atol=1e-4)
     assert values_of(found)["conv1/mean/1-3"] == pytest.approx(expected[:, 4].mean().item(), abs=1e-4)
-    with pytest.raises(GranularityError, match=r"of: early_gradients .* write \[untrained\]"):
-        measure(tmp_path / "none", made, "early_gradients", "backbones", **asked)
 
 
 def test_the_regulariser_is_the_papers_and_balances_the_teacher(tmp_path, digits, digits_pixels, pretrain_on, measure):
@@ -70,23 +67,8 @@ def test_the_regulariser_is_the_papers_and_balances_the_teacher(tmp_path, digits
         found[weight] = values_of(measure(tmp_path / f"out{weight}", made, "students", "backbones", **asked))
     assert found[1.0]["gaussian/counts"] < found[0.0]["gaussian/counts"]
     one = found[1.0]
-    assert {
-        f"gaussian/{a}/{p}/{e}"
-        for a in ("0", "0.5", "0.5-alone")
-        for p in ("images", "others", "whole")
-        for e in (1, 10)
-    } <= {*one}
     assert one["gaussian/0.5/whole/10"] == pytest.approx(
         (one["gaussian/0.5/images/10"] + one["gaussian/0.5/others/10"]) / 2
     )
     assert one["gaussian/0/whole/10"] == one["gaussian/0/images/10"] > one["images/majority"]
     assert one["gaussian/0.5-alone/images/10"] != one["gaussian/0.5/images/10"]
-    assert values_of(measure(tmp_path / "no", made, "students", "backbones", **asked | {"teachers": {}})) == {}
-    asked |= {"teachers": {"default": "val"}}
-    few = measure(tmp_path / "few", made, "students", "backbones", **asked | {"alphas": [0.25], "alone": []})
-    assert "val/0.25/others/10" in values_of(few)
-    with pytest.raises(GranularityError, match=r"options.teachers: half of 'val' is 30 images, too few"):
-        measure(tmp_path / "none", made, "students", "backbones", **asked)
-    with pytest.raises(GranularityError, match=r"objective.options.unlabelled: there are no images of the split 'u'"):
-        unlike = {"name": "balanced", "options": {"unlabelled": "u"}}
-        pretrain_on(tmp_path / "u", [pretraining("target")], recipe(), objective=unlike)

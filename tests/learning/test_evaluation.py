@@ -1,50 +1,22 @@
 """Evaluation: scores against scikit-learn and by hand; errors computed without the package's own evaluation."""
 
-import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import f1_score
 
 from granularity.learning.data.dataset import Data
 from granularity.learning.networks.network import build
 from granularity.learning.options import Augment
 from granularity.learning.training.evaluation import (
-    error_by_class,
     features,
-    macro_f1,
-    percent_wrong,
     predict,
     predicted_classes,
 )
 from granularity.store.artifact import Artifact
 from support import tasks
 from support.trainings import CPU, MODEL, finetuning, pretraining, recipe, weights_of
-
-TRUTH = np.array([0, 0, 1, 1, 1, 2, 4, -1])
-GUESS = np.array([0, 1, 1, 1, 2, 2, 0, 3])
-
-
-def test_macro_f1_is_that_of_the_classes_there_are():
-    classes = [0, 1, 2, 4]
-    expected = 100 * f1_score(TRUTH, GUESS, labels=classes, average="macro")
-    assert macro_f1(GUESS, TRUTH) == pytest.approx(expected)
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        truth, guess = rng.integers(0, 9, 50), rng.integers(0, 12, 50)
-        labels = np.unique(truth)
-        assert macro_f1(guess, truth) == pytest.approx(100 * f1_score(truth, guess, labels=labels, average="macro"))
-    assert math.isnan(macro_f1(GUESS[:1], np.array([-1])))
-
-
-def test_errors_of_classes_add_up_to_the_whole():
-    found = error_by_class(GUESS, TRUTH, 6)
-    np.testing.assert_allclose(found, [50, 100 / 3, 0, math.nan, 100, math.nan])
-    seen = TRUTH >= 0
-    weights = np.bincount(TRUTH[seen], minlength=6)
-    assert np.nansum(found * weights) / seen.sum() == pytest.approx(percent_wrong(GUESS[seen], TRUTH[seen]))
 
 
 @pytest.fixture
@@ -74,15 +46,6 @@ def test_any_split_is_evaluated(shifted):
         pooled = features(network, shifted, rows, Augment())
         assert pooled.shape == (len(rows), 8)
         torch.testing.assert_close(network.fc(pooled), outputs)
-
-
-def test_other_moments_normalise_the_same_images(shifted):
-    mean, std = shifted.moments
-    rows = shifted.val
-    assert torch.equal(shifted.normalised_with(mean, std).images(rows), shifted.images(rows))
-    other = shifted.normalised_with(np.array([0.5]), np.array([0.25])).images(rows).double()
-    pixels = shifted.images(rows).double() * std[0] + mean[0]
-    torch.testing.assert_close(other, (pixels - 0.5) / 0.25, rtol=1e-4, atol=1e-5)
 
 
 # ---------------------------------------------------------------- errors are counted as they should be
@@ -139,11 +102,3 @@ def test_a_validation_class_that_training_never_sees_is_always_wrong(tmp_path, o
     for kind in ("pre", "fine"):
         assert Artifact.open(tmp_path / kind).table("runs.parquet")["val_error"][0] >= 66.6
     assert set(Artifact.open(tmp_path / "fine").table("predictions.parquet").iloc[:, 1]) <= {0, 1}
-
-
-def test_moments_are_those_of_the_training_images(odd):
-    samples, pixels = map(Artifact.open, odd)
-    images = Data(samples, pixels, CPU).images(np.arange(30)).double()
-    assert images.shape == (30, 1, 8, 8)
-    assert images.mean().item() == pytest.approx(0, abs=1e-6)
-    assert images.std(correction=0).item() == pytest.approx(1, abs=1e-5)

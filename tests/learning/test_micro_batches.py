@@ -44,21 +44,6 @@ def test_running_moments_move_once_a_step_by_the_mean_of_the_parts():
             torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize(
-    "options", [{"micro_batch": 10}, {"precision": "bfloat16", "micro_batch": 15}], ids=["float32", "bfloat16"]
-)
-def test_a_killed_training_in_parts_resumes_to_the_same_bytes(
-    tmp_path, pretrain_on, kill_at, checkpoint_always, options
-):
-    undisturbed = pretrain_on(tmp_path / "elsewhere" / "undisturbed", [RUN], recipe(**options))
-    kill_at(dataset, "augment", 6)
-    with pytest.raises(kill_at.Killed):
-        pretrain_on(tmp_path / "resumed", [RUN], recipe(**options))
-    calls = kill_at(dataset, "augment", None)
-    assert pretrain_on(tmp_path / "resumed", [RUN], recipe(**options)).digest == undisturbed.digest
-    assert len(calls) == 3
-
-
 def test_a_compiled_network_learns_the_same_and_resumes_to_the_same_bytes(
     tmp_path, pretrain_on, kill_at, checkpoint_always
 ):

@@ -56,18 +56,9 @@ def test_distillation_learns_the_embedding(tmp_path, pretrain_on, finetune_on, d
     assert tuned["granularity"].isna().all() and 0 <= tuned["val_error"][0] <= 100
 
 
-def test_what_an_objective_cannot_do_is_one_line(tmp_path, pretrain_on, teacher):
-    runs, given = [pretraining("distil")], {"embed": teacher}
-    for objective, options, words in (
-        ({"name": "distill"}, recipe(), "there is no objective 'distill'; there are labels, levels, distil"),
-        (distil("huber"), recipe(), r"objective.options.loss: Input should be 'cosine' or 'mse' \(objective distil\)"),
-        ({"name": "labels", "options": {"k": 1}}, recipe(), r"objective.options.k: .* \(objective labels\)"),
-        (distil(), recipe(loss="sigmoid"), "pretrain.loss = sigmoid: works only for labels"),
-    ):
-        with pytest.raises(GranularityError, match=words):
-            pretrain_on(tmp_path / "out", runs, options, objective=objective, **given)
+def test_what_an_objective_needs_is_named(tmp_path, pretrain_on):
     with pytest.raises(GranularityError, match="the objective needs --embed; give it"):
-        pretrain_on(tmp_path / "out", runs, objective=distil())
+        pretrain_on(tmp_path / "out", [pretraining("distil")], objective=distil())
 
 
 def test_a_network_of_ones_own_that_lacks_a_method_is_one_line(tmp_path, pretrain_on):
@@ -90,13 +81,6 @@ ALL = LabelSets(np.concatenate(SETS).astype(np.int32), np.cumsum([0, *map(len, S
 
 def explicit(sets: list[list[int]], classes: int) -> torch.Tensor:
     return torch.tensor([[float(c in labels) for c in range(classes)] for labels in sets])
-
-
-@pytest.mark.parametrize("picked", [[0, 1, 2, 3, 4], [4, 0, 2], [3], [1, 1], []], ids=str)
-def test_the_multi_hot_target_is_that_of_the_sets_picked(picked):
-    found = ALL.multi_hot(torch.tensor(picked, dtype=torch.int64), 6, CPU)
-    assert found.dtype == torch.float32
-    assert torch.equal(found, explicit([SETS[i] for i in picked], 6).reshape(len(picked), 6))
 
 
 @pytest.mark.parametrize(

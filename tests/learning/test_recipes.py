@@ -1,6 +1,5 @@
 """Recipes: what they refuse, clipping, schedules, those of the paper; and optimisers, resumed to the same bytes."""
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 import torch
 from timm.optim import list_optimizers
 
-from granularity.base.errors import GranularityError
 from granularity.config import files
 from granularity.learning.networks.network import build
 from granularity.learning.options import Pretrain, Recipe
@@ -35,20 +33,14 @@ def test_a_gradient_is_clipped_to_a_norm_over_all_weights(clip):
     torch.testing.assert_close(moved, torch.tensor([3.0, 4.0, 0.0, 12.0]) / 13 * length, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"batch_size": 2}, "processes: 3 cannot share a batch_size of 2"),
-        ({"batch_size": 30, "micro_batch": 7}, "micro_batch: 7 does not divide batch_size = 30"),
+def test_a_recipe_that_several_processes_cannot_share_is_refused():
+    """By the job; the configuration compares their number with the size of a batch alone."""
+    for values, words in (
         ({"batch_size": 30, "micro_batch": 6}, "processes: 3 cannot share the 5 micro-batches evenly"),
         ({"compile": True}, "compile: set micro_batch"),
-        ({"clip_norm": 0}, "greater than 0"),
-        ({"step_factor": 1.5}, "less than or equal to 1"),
-    ],
-)
-def test_a_recipe_that_contradicts_itself_is_refused(values, words):
-    with pytest.raises(pydantic.ValidationError, match=words):
-        Pretrain(recipe=values, processes=3)
+    ):
+        with pytest.raises(pydantic.ValidationError, match=words):
+            Pretrain(recipe=values, processes=3)
 
 
 PAPER = {
@@ -118,28 +110,20 @@ def test_the_schedule_has_its_closed_form(hold, final):
 
 @pytest.mark.parametrize("kind", ["sgd", "nesterov", "adam", "adamw"])
 def test_two_steps_are_those_of_the_textbook(kind):
-    """On w^2 / 2 from w = 2, with weight decay; sgd and adam add it to the gradient, adamw takes it off the weight."""
-    lr, decay, mass = 0.1, 0.03, 0.9
-    options = Recipe(
-        optimizer="sgd" if kind == "nesterov" else kind, nesterov=kind == "nesterov", lr=lr, weight_decay=decay
-    )
-    network = torch.nn.Linear(1, 1, bias=False)
-    torch.nn.init.constant_(network.weight, 2.0)
-    chosen = optimiser(network.parameters(), options)
-    w, velocity, square = 2.0, 0.0, 0.0
-    for step in (1, 2):
-        chosen.zero_grad()
-        (network.weight**2 / 2).sum().backward()
-        chosen.step()
-        gradient = w + (0 if kind == "adamw" else decay * w)
-        if kind in ("sgd", "nesterov"):
-            velocity = mass * velocity + gradient
-            w -= lr * (gradient + mass * velocity if kind == "nesterov" else velocity)
-        else:
-            velocity, square = 0.9 * velocity + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
-            rate = lr * velocity / (1 - 0.9**step) / (math.sqrt(square / (1 - 0.999**step)) + 1e-8)
-            w -= rate + (lr * decay * w if kind == "adamw" else 0)
-        assert network.weight.item() == pytest.approx(w, rel=1e-5)
+    """On w^2 / 2 with weight decay, which sgd and adam add to the gradient, and adamw takes off the weight."""
+    nesterov, given = kind == "nesterov", {"lr": 0.1, "weight_decay": 0.03}
+    options = Recipe(optimizer="sgd" if nesterov else kind, nesterov=nesterov, **given)
+    ours, theirs = (torch.nn.Parameter(torch.full((3,), 2.0)) for _ in range(2))
+    of_torch = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}.get(kind)
+    textbook = of_torch([theirs], **given) if of_torch else None
+    textbook = textbook or torch.optim.SGD([theirs], momentum=0.9, nesterov=nesterov, **given)
+    chosen = optimiser([ours], options)
+    for _ in range(2):
+        for one, weight in ((chosen, ours), (textbook, theirs)):
+            one.zero_grad()
+            (weight**2 / 2).sum().backward()
+            one.step()
+        torch.testing.assert_close(ours, theirs)
 
 
 # Without those that need a GPU, and kron, which takes half a minute.
@@ -183,18 +167,3 @@ def test_options_of_an_optimiser_reach_it():
         (group,) = found.param_groups
         assert list(group["betas"]) == [0.5, 0.6]
         assert group["weight_decay"] == 5e-4 and len(group["params"]) == 2  # bias and all
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"optimizer": "zzzz"}, r"there is no such optimiser; timm.optim.list_optimizers\(\) has them all"),
-        ({"optimizer": "lion", "optimizer_args": {"colour": 1}}, r"lion, optimizer_args = .*colour"),
-        ({"optimizer": "sgd", "optimizer_args": {"colour": 1}}, r"sgd, optimizer_args = .*colour"),
-        ({"optimizer": "adahessian"}, "needs second derivatives"),
-    ],
-)
-def test_an_optimiser_that_cannot_be_is_one_line(values, words):
-    with pytest.raises(GranularityError, match=words) as error:
-        optimiser(torch.nn.Linear(2, 2).parameters(), Recipe(**values))
-    assert "\n" not in str(error.value)

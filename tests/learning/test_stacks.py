@@ -111,13 +111,3 @@ def test_finetuning_in_a_stack(tmp_path, pretrain_on, finetune_on, stacked):
     for row, file in enumerate(tables[0]["weights"]):
         assert close(alone.tensors(file), together.tensors(tables[1]["weights"][row]))
     assert tables[0]["val_error"].to_list() == pytest.approx(tables[1]["val_error"].to_list(), abs=1)
-
-
-def test_images_of_one_seed_are_read_once(tmp_path, pretrain_on, monkeypatch, stacked):
-    calls = []
-    real = dataset.augment
-    monkeypatch.setattr(dataset, "augment", lambda *args, **more: calls.append(1) or real(*args, **more))
-    stacked(3)
-    one_seed = [run for run in RUNS if run.pretrain_seed == 0]
-    pretrain_on(tmp_path / "arms", one_seed, recipe(), EIGHT)
-    assert len(calls) == 8

@@ -1,6 +1,5 @@
 """Trainings: the same bytes however a run was interrupted or grouped, and what is refused."""
 
-import pydantic
 import pytest
 import torch
 
@@ -9,13 +8,13 @@ from granularity.base.seeds import seed_of
 from granularity.learning.data import dataset
 from granularity.learning.data.dataset import Data
 from granularity.learning.networks.backbones import Backbones
-from granularity.learning.networks.network import build, new_head
-from granularity.learning.options import Augment, Model, Pretrain
+from granularity.learning.networks.network import build
+from granularity.learning.options import Augment, Model
 from granularity.learning.training import classification, trainings
 from granularity.learning.training.evaluation import predicted_classes
 from granularity.store import place
 from granularity.store.artifact import Artifact
-from support import tasks, writing
+from support import writing
 from support.trainings import CPU, MODEL, STEPS, TINY, equal, finetuning, pretraining, recipe, weights_of, without_head
 
 # ---------------------------------------------------------------- killed and resumed
@@ -78,10 +77,6 @@ def test_checkpoints_of_another_recipe_are_not_continued(tmp_path, pretrain_on, 
 # ---------------------------------------------------------------- epochs whose weights are kept
 
 
-def files_of(artifact: Artifact) -> dict[str, bytes]:
-    return {name: (artifact.path / name).read_bytes() for name in artifact.manifest["files"]}
-
-
 def test_epochs_are_kept_and_change_nothing_else(tmp_path, pretrain_on):
     runs, options = [pretraining("target"), pretraining("manual-digit")], recipe(epochs=3)
     kept = pretrain_on(tmp_path / "kept", runs, options, keep=[2, 0, 3])
@@ -135,12 +130,6 @@ def test_finetuned_networks_are_kept_on_request(tmp_path, finetune_on, digits, d
         assert found.tolist() == kept.table("predictions.parquet")[run.id].tolist()
 
 
-@pytest.mark.parametrize(("keep", "words"), [([3], "there is no epoch 3"), ([1, 1], "an epoch is given twice")])
-def test_epochs_that_cannot_be_kept_are_refused(keep, words):
-    with pytest.raises(pydantic.ValidationError, match=f"keep: {words}"):
-        Pretrain(recipe=recipe(), keep=keep)
-
-
 # ---------------------------------------------------------------- jobs, seeds, heads
 
 
@@ -181,19 +170,6 @@ def test_finetuning_starts_from_the_pretrained_backbone_with_a_new_head(tmp_path
     assert not torch.equal(target["fc.weight"], other_backbone["fc.weight"])
 
 
-def test_the_head_starts_at_the_bias_of_the_recipe(tmp_path, monkeypatch, started, pretrain_on, finetune_on):
-    options = recipe(epochs=1, head_bias=-10)
-    pretrain_on(tmp_path / "pre", [pretraining("wordnet-1")], options)
-    finetune_on(tmp_path / "fine", [finetuning("target")], options)
-    assert [one["fc.bias"].tolist() for one in started] == [[-10.0] * 13, [-10.0] * 3]
-    plain, biased = build(MODEL, 1, 3, 5), build(MODEL, 1, 3, 5, 0.0)
-    assert torch.equal(plain.fc.weight, biased.fc.weight) and biased.fc.bias.tolist() == [0.0] * 3
-    assert plain.fc.bias.abs().min() > 0
-    monkeypatch.setattr(biased, "get_classifier", lambda: torch.nn.Linear(8, 3, bias=False))
-    with pytest.raises(GranularityError, match=r"head_bias = -10: the head of this network has no bias"):
-        new_head(biased, 3, 0, -10)
-
-
 # ---------------------------------------------------------------- what is refused
 
 
@@ -202,31 +178,6 @@ def test_a_loss_that_is_no_longer_finite_is_a_clear_error(tmp_path, pretrain_on,
     with pytest.raises(GranularityError, match=r"the training loss is (nan|inf) in epoch \d: lower lr"):
         pretrain_on(tmp_path / "out", [pretraining("target")], recipe(lr=1e30, optimizer=optimizer))
     assert not (tmp_path / "out").exists()
-
-
-def test_a_missing_label_space_or_backbone_is_named(tmp_path, digits, digits_pixels, spaces, finetune_on):
-    with pytest.raises(GranularityError, match=r"label spaces \['manual-x'\], but only \['target'\] are given"):
-        runs = [pretraining("manual-x")]
-        options = {"recipe": recipe(), "runs": [run.name for run in runs]}
-        given = {"samples": digits, "pixels": digits_pixels, "hierarchy": [spaces["target"]]}
-        tasks.run("pretrain", tmp_path / "out", options, **given)
-    with pytest.raises(GranularityError, match="0 pretrainings on 'target' with seed 9"):
-        finetune_on(tmp_path / "out", [finetuning("target", 9)])
-
-
-def test_labels_or_pixels_of_other_images_are_refused(tmp_path, odd, digits, digits_pixels, spaces):
-    samples, pixels = odd
-    with pytest.raises(GranularityError, match="target: was made from a different 'samples' than"):
-        options = {"recipe": recipe(), "runs": [pretraining("target").name]}
-        tasks.run("pretrain", tmp_path / "out", options, samples=samples, pixels=pixels, hierarchy=[spaces["target"]])
-    with pytest.raises(GranularityError, match="180 images, but the sample table has 42"):
-        Data(Artifact.open(samples), Artifact.open(digits_pixels), CPU)
-
-
-def test_a_network_that_cannot_take_the_images_is_a_clear_error(tmp_path, pretrain_on):
-    model = Model(name="vit_tiny_patch16_224", stem="timm", args=None)
-    with pytest.raises(GranularityError, match="this network cannot take images of 8 px"):
-        pretrain_on(tmp_path / "out", [pretraining("manual-digit")], recipe(), model)
 
 
 def test_a_space_with_several_labels_has_no_softmax(tmp_path, pretrain_on):

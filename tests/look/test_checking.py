@@ -48,6 +48,7 @@ MISTAKES = [
         "pretrain.optimizer: adamx: there is no such optimiser; did you mean adamax",
         {"pretrain": {"optimizer": "adamx"}},
     ),
+    ("pretrain.optimizer: adahessian: needs second derivatives", {"pretrain": {"optimizer": "adahessian"}}),
     ("networks.1.recipe.optimizer_args: Lion.__init__() got an unexpected keyword argument 'beta'", network(**LARGE)),
     ("finetune.augment.policy_args: index 50 is out of bounds", {"finetune": {"augment": POLICY}}),
     ("networks.1.recipe.loss: works only for labels", network(objective="distil", recipe={"loss": "softmax"})),

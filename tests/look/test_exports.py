@@ -231,6 +231,8 @@ def test_the_package_is_light_to_import():
     heavy = "{'numpy', 'pandas', 'torch', 'pyarrow', 'pydantic', 'typer'}"
     code = f"import sys, granularity; assert not {heavy} & {{*sys.modules}}, sorted(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+    code = "import sys, torch; assert 'granularity' not in sys.modules"  # its entry point leaves others alone
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # ---------------------------------------------------------------- what is refused

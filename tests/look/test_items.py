@@ -199,13 +199,6 @@ def test_an_image_stands_under_one_heading(arms):
     assert "image 4 \\x1b4.jpg bird fish bird 1.0 2.0" in rows and "image 5 \\x1b5.jpg fish fish fish 3.0 2.0" in rows
 
 
-def test_names_that_are_cut_differ(make_samples, tmp_path):
-    names = [f"otter/2024-holiday-IMG_{i:04d}-edited-in-the-evening.jpg" for i in range(4)]
-    columns = {"sample_id": names}
-    make_samples(tmp_path / "samples", ["train"] * 4, {"kind": names}, "kind", columns=columns)
-    assert said("inspect", tmp_path / "samples").count(names[3]) >= 2
-
-
 def test_two_runs_are_compared_whatever_their_seeds(arms):
     first, second = (Run("coarse", 2, 0, "63323000"), Run("fine", 1, 0, "66313000"))
     found = json.loads(said("compare", first.name, second.id, "--json"))

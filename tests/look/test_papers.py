@@ -223,23 +223,6 @@ def test_a_figure_has_what_was_published_and_what_lies_here(made):
     assert all((made[0] / f"papers_fig_{number}.svg").read_text() in text for number in (3, 4))
 
 
-def test_folders_of_one_data_set_share_a_panel_and_what_is_equal(made):
-    """Two encoders: their clusters are two curves, the baseline that both have is one point."""
-    table = answers.results(made[0], "mine")
-    other = table.assign(mean=table["mean"] + (table["series"] == "kmeans"))
-    rows = [row | {"line": "2"} for row in published.read("granularity", "T9")]
-    groups = [claims.Group("p", "s", name, True, True, [], None, "", data="digits") for name in ("mine", "other")]
-    part = answers.EntryRows("granularity", "", about.Entry(study="s"), rows, [], [], groups)
-    (figure,) = figures.figures([part], {"mine": table, "other": other})
-    ours = figure.points[figure.points["panel"] != figures.PUBLISHED]
-    assert set(ours["panel"]) == {"mine, other: digits"}
-    assert (ours["curve"] == figures.TARGET).sum() == 1
-    clusters = ours[ours["series"] == "kmeans"].set_index("results")
-    assert set(clusters["curve"]) == {"k-means, whole set; mine", "k-means, whole set; other"}
-    assert clusters.loc["other", "mean"] == clusters.loc["mine", "mean"] + 1
-    assert "k-means, whole set; other" in figures.draw(figure)
-
-
 def test_a_name_that_the_world_does_not_have_is_one_line(made, monkeypatch, tmp_path):
     file, text = tmp_path / "experiments.yaml", (published.FOLDER / "experiments.yaml").read_text()
     monkeypatch.setattr(about, "FILE", file)

@@ -8,7 +8,6 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -367,19 +366,6 @@ def test_gpus_appear_where_one_was_used(finished, monkeypatch):
     assert states.splitlines()[0].endswith("waiting") and costs.splitlines()[0].endswith("GPU  GPU memory")
     assert next(line for line in costs.splitlines() if " pretrain " in line).endswith("2.0 h     41.0 GB")
     assert max(map(len, text.splitlines())) <= 80
-
-
-def test_gpu_memory_is_that_of_torch_and_torch_is_not_imported_for_it(monkeypatch):
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    assert "gpu_peak_memory_mb" not in store_writer.cost(store_writer.began())
-    assert "torch" not in sys.modules
-    peaks = [3 * 2**20, 5 * 2**20]
-    cuda = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 2)
-    cuda.max_memory_allocated = peaks.__getitem__
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    assert store_writer.cost(store_writer.began())["gpu_peak_memory_mb"] == 5.0
-    cuda.is_initialized = lambda: False
-    assert "gpu_peak_memory_mb" not in store_writer.cost(store_writer.began())
 
 
 def test_the_command(finished):

@@ -212,18 +212,11 @@ def test_a_disk_that_cannot_lock_is_a_line(monkeypatch):
 
 
 def test_a_stage_on_the_cpu_leases_nothing(fake_cuda, monkeypatch):
-    import torch
-
     assert device.torch_device("cpu").type == "cpu"
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # a driver that does not work
-    assert device.torch_device("auto").type == "cpu"
-    with pytest.raises(GranularityError, match="device = cuda: torch sees no GPU"):
-        device.torch_device("cuda")
+    assert leases.take(3) == ["0", "1", "2"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(GranularityError, match="device = cuda: torch sees no GPU"):
         device.torch_device("cuda")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    assert leases.take(3) == ["0", "1", "2"]
 
 
 def test_faiss_takes_as_many_devices_as_it_is_told(monkeypatch):

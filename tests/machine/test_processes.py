@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 import types
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,11 @@ import psutil
 import pytest
 import torch
 
-from granularity.learning.data.augment import augment
-from granularity.learning.options import Augment, Model, Recipe
-from granularity.learning.runs import Run
+from granularity.learning.options import Model, Recipe
 from granularity.machine import leases
 from granularity.store.artifact import Artifact
-from support import tasks
-from support.trainings import made_space
+from support import tasks, trainings
+from support.trainings import finetuning, made_space, pretraining, weights_of
 
 TINY = Model(args={"layers": [1, 1, 0, 0], "channels": [4, 8, 8, 8]})
 
@@ -33,11 +30,7 @@ def target(digits) -> Path:
 
 
 def recipe(**over) -> Recipe:
-    return Recipe(**{"lr": 0.05, "batch_size": 30, "epochs": 2, "warmup_epochs": 0.5, "micro_batch": 5, **over})
-
-
-def a_run(space: str, finetune_seed: int | None = None) -> Run:
-    return Run(space, 0, finetune_seed, f"{zlib.crc32(f'{space} {finetune_seed}'.encode()):08x}")
+    return trainings.recipe(**{"lr": 0.05, "micro_batch": 5, **over})
 
 
 # A stage in several processes, after some lines that disturb it.
@@ -63,7 +56,7 @@ def train(digits, digits_pixels, target, processes):
         output: Path, size: int, options: Recipe, before: str = "", keep: list[int] | None = None, model: Model = TINY
     ) -> types.SimpleNamespace | None:
         values = {"recipe": options.model_dump(mode="json"), "model": model.model_dump(mode="json")}
-        values |= {"runs": [a_run("target").name], "processes": size, "keep": keep or []}
+        values |= {"runs": [pretraining("target").name], "processes": size, "keep": keep or []}
         inputs = {"samples": str(digits), "pixels": str(digits_pixels), "hierarchy": [str(target)]}
         if size == 1:
             tasks.run("pretrain", output, values, **inputs)
@@ -83,11 +76,6 @@ def disturbed(images, options, seed, step, **rest):
     return augment(images, options, seed, step, **rest)
 dataset.augment = disturbed
 """
-
-
-def weights_of(output: Path) -> dict[str, torch.Tensor]:
-    artifact = Artifact.open(output, "pretrain")
-    return artifact.tensors(artifact.table("runs.parquet")["backbone"][0])
 
 
 def apart(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
@@ -120,7 +108,7 @@ def test_several_processes_learn_what_one_learns(tmp_path, train, name):
     ended = train(tmp_path / "several", size, options, model=model)
     assert ended.status == 0 and len(ended.said) == 1, ended.said  # the progress of the first
     one, several = (Artifact.open(tmp_path / folder) for folder in ("one", "several"))
-    assert apart(weights_of(one.path), weights_of(several.path)) < 1e-4
+    assert apart(weights_of(one), weights_of(several)) < 1e-4
     histories = [artifact.table("history.parquet")["train_loss"] for artifact in (one, several)]
     np.testing.assert_allclose(*histories, rtol=1e-5)
     assert one.table("runs.parquet")["val_error"][0] == several.table("runs.parquet")["val_error"][0]
@@ -133,7 +121,7 @@ def test_finetuning_in_several_processes(tmp_path, train, processes, digits, dig
     train(tmp_path / "pre", 1, recipe())
     for name, options in (("whole", recipe()), ("head", recipe(freeze_backbone=True, micro_batch=None))):
         inputs = {"samples": str(digits), "pixels": str(digits_pixels), "pretrain": [str(tmp_path / "pre")]}
-        values = {"recipe": options.model_dump(mode="json"), "runs": [a_run("target", 0).name]}
+        values = {"recipe": options.model_dump(mode="json"), "runs": [finetuning("target").name]}
         tasks.run("finetune", tmp_path / name / "one", values, **inputs)
         call = ("finetune", str(tmp_path / name / "several"), {**values, "processes": 2})
         ended = processes(CALL.format(before="", call=call, inputs=inputs))
@@ -142,14 +130,6 @@ def test_finetuning_in_several_processes(tmp_path, train, processes, digits, dig
         assert one.table("predictions.parquet").equals(several.table("predictions.parquet"))
         histories = [artifact.table("history.parquet")["train_loss"] for artifact in (one, several)]
         np.testing.assert_allclose(*histories, rtol=1e-5)
-
-
-@pytest.mark.parametrize("part", [slice(0, 3), slice(3, 7)])
-def test_a_part_of_a_batch_is_augmented_as_in_the_whole(part):
-    images = torch.rand(7, 1, 6, 6)
-    options = Augment(flip=True, pad=1, crop=5)
-    whole = augment(images, options, 3, 4)
-    assert torch.equal(augment(images[part], options, 3, 4, among=7, part=part), whole[part])
 
 
 # What two processes do that are launched for a stage; `run` is what it does.
@@ -291,7 +271,7 @@ def test_the_command_trains_as_the_workflow_starts_it_and_listens_on_loopback_al
     tmp_path, digits, digits_pixels, target, undisturbed
 ):
     values = {"recipe": LONG.model_dump(mode="json"), "model": TINY.model_dump(mode="json"), "processes": 2}
-    values |= {"runs": [a_run("target").name], "keep": KEEP}
+    values |= {"runs": [pretraining("target").name], "keep": KEEP}
     words = ["--samples", digits, "--pixels", digits_pixels, "--hierarchy", target, "--device", "cpu", "--threads", "2"]
     words = [sys.executable, "-m", "granularity", "pretrain", *words, "--options", json.dumps(values)]
     wide = os.environ | {"GLOO_SOCKET_IFNAME": "eth0"}  # asked for another interface

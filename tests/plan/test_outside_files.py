@@ -5,7 +5,6 @@ import json
 import pytest
 
 from granularity.config.options import Config
-from granularity.data import listing as data_listing
 from granularity.plan.commands import listing
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
@@ -20,23 +19,6 @@ def photos(tmp_path):
     samples = {"source": "folder", "root": str(tmp_path / "photos"), "ranks": ["kind"], "target": "kind"}
     config = {"samples": samples | {"validation": 1}, "conditions": [{"train_size": 1}, {"train_size": "all"}]}
     return Plan(Config.model_validate(config | {"label_spaces": {"kmeans": [2]}}))
-
-
-def test_a_data_set_is_listed_once_and_only_for_its_table(photos, monkeypatch):
-    listed, calls = data_listing._listed, []
-
-    def counted(folder, every):
-        calls.append(folder)
-        return listed(folder, every)
-
-    monkeypatch.setattr(data_listing, "_listed", counted)
-    for stage in STAGES:
-        for job in photos.jobs(stage):
-            if stage != "samples":
-                listing(job)
-    assert calls == []
-    assert len({listing(job) for job in photos.jobs("samples")}) == 1
-    assert len(calls) == 3  # the folder and both in it, for two tables
 
 
 # ---------------------------------------------------------------- for the key of a result
@@ -103,10 +85,6 @@ def test_published_rows_count_by_the_name_of_their_paper():
     verdicts = STAGES["verdicts"]
     found = verdicts.outside(verdicts.model(study="granularity_t5"))
     assert set(found) == {"granularity", "claims of granularity_t5"} and len(found["granularity"]) == 64
-    assert set(verdicts.outside(verdicts.model(study="neural_collapse"))) == {
-        "neural_collapse",
-        "claims of neural_collapse",
-    }
     assert verdicts.outside(verdicts.model(study="label_granularity")).keys() == {
         "granularity",
         "claims of label_granularity",

@@ -28,21 +28,6 @@ from support.stores import leftovers
 
 pytestmark = pytest.mark.slurm
 
-DOCUMENTED = Path(__file__).parents[2] / "docs" / "jobs.md"
-SEEN = """
-rule all:
-    input: "cpu.txt", "gpu.txt"
-    localrule: True
-rule on_cpu:
-    output: "cpu.txt"
-    resources: mem_mb=500, runtime=10, gpu=0
-    shell: "env | grep -E '^(SLURMD_NODENAME|CUDA_VISIBLE_DEVICES)=' > {output}"
-rule on_gpu:
-    output: "gpu.txt"
-    resources: mem_mb=500, runtime=10, gpu=1
-    shell: "env | grep -E '^(SLURMD_NODENAME|CUDA_VISIBLE_DEVICES)=' > {output}"
-"""
-
 
 class Sites:
     """Checkouts that begin alike."""
@@ -108,17 +93,6 @@ def the_whole_workflow(sites: Sites) -> None:
     sites.assert_undisturbed(site)
     assert "<html" in site.path(f"{RESULTS}/report/report.html").read_text()
     assert len(list(site.folder.glob(".snakemake/slurm_logs/**/*.log"))) == 11  # kept, one a job
-
-
-def gpus_for_those_who_ask(sites: Sites) -> None:
-    """With a workflow of two rules: no stage could compute on a GPU that is only pretended."""
-    site = sites.new("gpus")
-    site.path("Snakefile").write_text(SEEN)
-    site.finish(site.submit("--set-resources", "on_gpu:gpu_model=h200"))
-    assert re.fullmatch("SLURMD_NODENAME=c[1-3]\n", site.path("cpu.txt").read_text())
-    on_gpu = dict(line.split("=") for line in site.path("gpu.txt").read_text().splitlines())
-    assert on_gpu["SLURMD_NODENAME"] == "g1" and re.fullmatch("[0-7]", on_gpu["CUDA_VISIBLE_DEVICES"])
-    assert {job.rule: job.partition for job in site.jobs()} == {"rule_on_cpu": "cpu", "rule_on_gpu": "gpu"}
 
 
 def stages_with_cuda(sites: Sites) -> None:
@@ -277,7 +251,6 @@ AT_ONCE = (  # those that wait longest first
     cancelled,
     one_network_by_two_processes,
     stages_with_cuda,
-    gpus_for_those_who_ask,
 )
 
 

@@ -29,12 +29,6 @@ def make(path, inputs=None, values=None, params=None):
     return Artifact.open(path)
 
 
-def names(folder):
-    """What people see; and no folder or lock of a writer is left."""
-    assert not [*(folder / ".store/.new").iterdir(), *(folder / ".store/.locks").iterdir()]
-    return sorted(path.name for path in folder.iterdir() if path.name != ".store")
-
-
 def test_round_trip_and_manifest(tmp_path):
     thing = make(tmp_path / "thing", params={"seed": 3})
     assert thing.array("a/values.npy").tolist() == list(range(6))
@@ -152,13 +146,3 @@ def test_pickled_arrays_are_refused(tmp_path):
         np.save(out.path("evil.npy"), np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(GranularityError, match=r"evil\.npy: cannot be read as an array"):
         Artifact.open(tmp_path / "thing").array("evil.npy")
-
-
-def test_inspect_shows_lineage_and_a_preview(tmp_path):
-    first = make(tmp_path / "first")
-    make(tmp_path / "second", {"origin": first}, np.arange(3.0), {"dial": 7})
-    text = " ".join(inspection.describe(tmp_path / "second").split())  # long paths are broken
-    assert "origin <- " in text and "dial = 7" in text and "first 3 of 3 rows" in text and "verified" in text
-    data = json.loads(inspection.as_json(tmp_path / "second"))
-    assert data["lineage"]["origin"] == str(first.folder) and data["problems"] == []
-    assert " ".join(inspection.describe(tmp_path).split()).count("thing ") == 2

@@ -299,15 +299,6 @@ def test_another_python_makes_everything_again_and_another_patch_of_it_nothing(u
         assert changed(before, made_by(plan)) == again
 
 
-def test_what_a_file_of_the_users_imports_counts(tmp_path, upgrade):
-    file = tmp_path / "mine.py"
-    file.write_text("import click\nimport json\nimport tqdm\nimport not_installed_anywhere\n")
-    found = code.packages(str(file))
-    assert found == {"python": found["python"], "click": importlib.metadata.version("click")}
-    upgrade("click")
-    assert code.packages(str(file))["click"] == f"{found['click']}.post1"
-
-
 # ---------------------------------------------------------------- the command line
 
 
@@ -323,15 +314,6 @@ def test_help_and_planning_do_not_import_torch(arguments):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=PACKAGE.parents[1])
     assert done.returncode == 0, done.stderr
-
-
-def test_help_wraps_a_paragraph_once_and_has_an_example(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "100")
-    cli.app(["status", "--help"], standalone_mode=False)
-    paragraph = capsys.readouterr().out.partition("Reads ")[2].partition("Exits ")[0].strip()
-    assert min(len(line.strip()) for line in paragraph.split("\n")[:-1]) > 80
-    cli.app(["samples", "--help"], standalone_mode=False)
-    assert """Example: --options '{"train_size": "all"}'""" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")])

@@ -29,10 +29,7 @@ def by_name_or_in_store(name: Path, number: int) -> Path:
     return name if number % 2 else Path(os.path.relpath(name.resolve()))
 
 
-# ---------------------------------------------------------------- flips
-
-
-# ---------------------------------------------------------------- other damage, and who refuses it
+# ---------------------------------------------------------------- damage, and who refuses it
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

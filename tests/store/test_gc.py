@@ -91,29 +91,6 @@ def test_links_and_what_is_no_generation_are_never_deleted(tmp_path, capsys):
     assert [path.name for path in mine.iterdir()] == [lost.folder.name]
 
 
-def test_a_file_that_two_results_hold_is_freed_with_the_last(tmp_path):
-    results = tmp_path / "results"
-    first = make(results / "first", 1)
-    with writing.create(results / "second", params={"value": 2}) as out:
-        out.share("shared.txt", first, "value.txt")
-    (results / "second").unlink()
-    one = sum(each.size for each in place.needless(results, 0))
-    (results / "first").unlink()
-    both = sum(each.size for each in place.needless(results, 0))
-    assert both == sum(file.stat().st_size for file in first.folder.iterdir()) + one
-
-
-def test_what_is_young_is_kept(tmp_path):
-    results = tmp_path / "results"
-    make(results / "thing", 1)
-    old = make(results / "thing", 2)
-    make(results / "thing", 1)
-    assert found(results, days=1) == {}
-    for path in (*old.folder.iterdir(), old.folder):
-        os.utime(path, (time.time() - 2 * place.DAY,) * 2)
-    assert [path.name for path in found(results, days=1)] == [old.folder.name]
-
-
 def test_work_is_kept_until_gc_and_of_live_writers_beyond(tmp_path):
     results = tmp_path / "results"
     unfinished(results / "thing", 1)

@@ -211,11 +211,6 @@ def test_a_file_that_is_none_is_one_line_before_anything_runs(own):
     assert "cannot be imported (SyntaxError" in output and "Traceback" not in output
 
 
-def test_its_results_say_which_files_made_them(own):
-    made = Artifact.peek(own.path("results/own/train-100/hierarchy/remainder-3")).manifest
-    assert made["code"]["modules"] == ["granularity.stages.hierarchy.stage", "mine/remainder.py"]
-
-
 def test_a_family_is_given_the_images_where_it_asks_for_them(own):
     inputs = {}
     for space in ("remainder-3", "brightness-4"):

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
-from granularity import cli
 from support import tiny_chain
+from support.data_sets import STRUCT
 from support.refusals import CHAIN, UNSAFE, as_samples, harms, pickled, picture, reader, refused
 
 CLASS = {"ranks": ["species"], "target": "species"}
@@ -72,11 +72,10 @@ def a_table(folder: Path, data):
 
 
 def hub(names=("a", "b", "c"), labels=None, metadata="", images=None, count: int = 12) -> bytes:
-    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     images = images or [{"bytes": picture(i), "path": None} for i in range(count)]
     labels = [i % 3 for i in range(count)] if labels is None else labels
     info = {"info": {"features": {"label": {"_type": "ClassLabel", "names": list(names)}}}}
-    return parquet({"img": pa.array(images, kind), "label": pa.array(labels)}, metadata or json.dumps(info))
+    return parquet({"img": pa.array(images, STRUCT), "label": pa.array(labels)}, metadata or json.dumps(info))
 
 
 ODD_HUB = {
@@ -179,16 +178,6 @@ def test_a_bad_file_is_one_line(kind, odd, chain, tmp_path):
     about = KINDS[kind]
     file, words = about.lay(tmp_path / "data", about.odd[odd])
     refused(kind, words, about.named.get(odd, file), tmp_path)
-
-
-def test_an_image_that_changes_after_it_was_listed_is_refused(tmp_path):
-    images(tmp_path / "data", "cat", "dog")
-    samples, bad = tmp_path / "samples", tmp_path / "data" / "cat" / "3.png"
-    words = as_samples(source="folder", root=tmp_path / "data", **CLASS)
-    cli.app([*words, "--output", str(samples)], standalone_mode=False)
-    bad.write_bytes(picture(99))
-    command = ["pixels", "--samples", samples, "--options", '{"size": 4}']
-    assert "has changed since" in refused("images, changed", command, bad, tmp_path)
 
 
 # ---------------------------------------------------------------- folders

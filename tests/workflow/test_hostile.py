@@ -42,8 +42,6 @@ from support.checkout import Checkout
 from support.stores import leftovers, made_in, stamps_in
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "workflow" / "granularity"
-CHAIN = Path("results/tiny/train-60")
 
 
 # ---------------------------------------------------------------- names in folders, jobs and shells

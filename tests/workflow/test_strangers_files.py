@@ -2,7 +2,6 @@
 
 import io
 import json
-import tarfile
 import unicodedata
 import zlib
 from pathlib import Path
@@ -18,9 +17,9 @@ from granularity import cli
 from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.store.artifact import Artifact
+from support.data_sets import STRUCT, shard
 
 FOLDER = {"source": "folder", "ranks": ["kind"], "target": "kind", "validation": 0.25}
-STRUCT = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 
 
 def picture(number: int, size: int = 6) -> Image.Image:
@@ -174,16 +173,6 @@ def test_several_labels_are_sets_of_synsets_and_an_error_elsewhere(samples, refu
     refused(r"kind: 'cat\|dog' joins labels by \|; only the rank synset .* \(the image '0.png' has it\)", **table)
 
 
-def archive(file: Path, members: dict[str, bytes | str | dict]) -> None:
-    with tarfile.open(file, "w") as tar:
-        for name, content in members.items():
-            data = json.dumps(content) if isinstance(content, dict) else content
-            data = data if isinstance(data, bytes) else data.encode()
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-
-
 def captioned(number: int, **more) -> dict[str, bytes | str | dict]:
     """One sample as img2dataset writes it."""
     key = f"{number:09d}"
@@ -196,7 +185,7 @@ def test_a_caption_is_no_label(samples, refused):
     members = {}
     for i in range(60):
         members |= captioned(i, label="ab"[i % 2], genus="xyz"[i % 3])
-    archive(samples.root / "00000.tar", members)
+    shard(samples.root / "00000.tar", members)
     made, _ = samples(**wds)
     assert made.table("samples.parquet")["label"].nunique() == 2
     made, _ = samples(**wds | {"ranks": ["genus"], "target": "genus"})
@@ -204,7 +193,7 @@ def test_a_caption_is_no_label(samples, refused):
     Path("made").unlink()
     for name in list(members):
         members |= {name: {"width": 6}} if name.endswith("json") else {}
-    archive(samples.root / "00000.tar", members)
+    shard(samples.root / "00000.tar", members)
     refused("label: 60 of 60 images are alone in their class; does the rank contain captions", **wds)
 
 
@@ -219,7 +208,7 @@ def test_a_caption_is_no_label(samples, refused):
 )
 def test_missing_shards_of_archives_are_named(samples, refused, names, words):
     for number, name in enumerate(names):
-        archive(samples.root / f"{name}.tar", captioned(number, label="a") | captioned(number + 9, label="b"))
+        shard(samples.root / f"{name}.tar", captioned(number, label="a") | captioned(number + 9, label="b"))
     refused(words, source="webdataset", ranks=["label"], target="label")
 
 
@@ -318,15 +307,6 @@ def test_metadata_never_makes_pixels_unreadable(samples):
         np.testing.assert_array_equal(np.asarray(loaded[f"cat/{name}"]), np.asarray(picture(number)))
     expected = picture(6).transpose(Image.Transpose.ROTATE_270)
     np.testing.assert_array_equal(np.asarray(loaded["cat/turned.png"]), np.asarray(expected))
-
-
-def test_twelve_bits_in_sixteen_are_a_finding(samples):
-    for number, (name, bits) in enumerate([("cat/1.png", 12), ("cat/2.png", 16), ("dog/1.png", 16), ("dog/2.tif", 10)]):
-        values = np.random.default_rng(number).integers(0, 2**bits, (6, 6)).astype(np.uint16)
-        (samples.root / name).parent.mkdir(exist_ok=True)
-        Image.fromarray(values).save(samples.root / name)
-    made, _ = samples(check_images="fail", validation=1)
-    assert sorted(findings(made)["narrow_range"]) == ["cat/1.png", "dog/2.tif"]
 
 
 def test_the_same_pixels_in_another_file_are_a_copy(samples):

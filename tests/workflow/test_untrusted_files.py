@@ -3,8 +3,9 @@
 Every file that a source, a taxonomy, WordNet or an encoder is read from, times everything that it may turn out to be.
 """
 
-import io
-import tarfile
+import contextlib
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -15,10 +16,42 @@ import pytest
 
 from granularity import cli
 from support.bounds import bounded
-from support.odd_files import JSONS, KINDS
+from support.data_sets import STRUCT, shard
 from support.refusals import as_samples, picture, refused
 
 SYNSETS = ("n00000100", "n00000200")
+
+
+def a_socket(file: Path) -> None:
+    with contextlib.chdir(file.parent), socket.socket(socket.AF_UNIX) as one:  # its address has room for 100 bytes
+        one.bind(file.name)
+
+
+def a_hole(file: Path) -> None:
+    file.touch()
+    os.truncate(file, 1 << 40)
+
+
+KINDS = {
+    "a FIFO": os.mkfifo,
+    "a socket": a_socket,
+    "a device": lambda file: file.symlink_to("/dev/zero"),
+    "a terminal": lambda file: file.symlink_to("/dev/ptmx"),
+    "a link to nothing": lambda file: file.symlink_to("nothing"),
+    "a folder": Path.mkdir,
+    "a terabyte": a_hole,
+}
+
+
+JSONS = {
+    "deeper than Python's stack": '{"a":' * 100_000,
+    "a key twice": '{"x": 1, "x": 1}',
+    "NaN": '{"x": NaN}',
+    "an infinite number": '{"x": 1e999}',
+    "a number of a million digits": '{"x": ' + "9" * 1_000_000 + "}",
+    "half a text": '{"x": "',
+    "UTF-16": '{"x": 1}'.encode("utf-16").decode("latin-1"),
+}
 
 
 # ---------------------------------------------------------------- data sets
@@ -49,17 +82,12 @@ def images(*folders: str, count: int = 6) -> Callable[[Path], None]:
 
 
 def tar(root: Path, label: bytes = b"1", name: str = "0.cls") -> None:
-    with tarfile.open(root / "train-0000.tar", "w") as archive:
-        for member, data in (("0.png", picture(1)), (name, label)):
-            info = tarfile.TarInfo(member)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
+    shard(root / "train-0000.tar", {"0.png": picture(1), name: label})
 
 
 def hub_table(root: Path, metadata: str | None = None) -> None:
     """A Parquet file of images whose classes have no names, or those in its metadata."""
-    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    rows = pa.array([{"bytes": picture(i), "path": None} for i in range(9)], kind)
+    rows = pa.array([{"bytes": picture(i), "path": None} for i in range(9)], STRUCT)
     table = pa.table({"img": rows, "label": [i % 3 for i in range(9)]})
     pq.write_table(
         table.replace_schema_metadata({"huggingface": metadata} if metadata else None), root / "train.parquet"

@@ -8,7 +8,6 @@ from pathlib import Path
 import faiss
 import numpy as np
 import pytest
-from pydantic import ValidationError
 from sklearn.cluster import KMeans
 
 from granularity.base import interrupt
@@ -16,7 +15,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
 from granularity.stages.cluster import kmeans
 from granularity.stages.cluster.kmeans import Group
-from granularity.stages.cluster.options import Cluster, Clustering
+from granularity.stages.cluster.options import Cluster
 from granularity.store.artifact import Artifact
 from granularity.store.code import ROOT
 from support import tasks
@@ -97,13 +96,6 @@ def test_duplicates_leave_no_empty_cluster_behind(clusters):
     assert np.unique(labels).tolist() == list(range(len(centroids)))
     assert len(centroids) == 5
     assert objective(vectors, labels, centroids) < 1e-10
-
-
-def test_an_empty_cluster_moves_to_the_farthest_point():
-    vectors = np.array([[0, 0], [0.1, 0], [0, 0.1], [5, 5]], dtype=np.float32)
-    centroids = np.array([[0, 0], [100, 100], [-100, 0]], dtype=np.float32)
-    labels = kmeans._assign(kmeans._kmeans(vectors, 3, 0), vectors, centroids)
-    assert labels[3] == 1  # the first empty one takes the point farthest from its own centroid
 
 
 # ---------------------------------------------------------------- the stage
@@ -198,22 +190,6 @@ def test_more_clusters_than_training_images_are_refused(inputs, tmp_path):
     for clusters in (1, 90):
         made = run(inputs, tmp_path / "made", f"whole-{clusters}")
         assert made.summary["clusters"] == clusters
-
-
-def test_an_embedding_that_is_not_finite_is_refused(tmp_path, make_samples, make_array):
-    samples = make_samples(tmp_path / "samples", ["train"] * 20, {"kind": list("ab") * 10}, "kind")
-    vectors = blobs(20, 3)
-    vectors[13, 2] = np.nan
-    embed = make_array(tmp_path / "embed", "embed", samples, vectors)
-    sample = Artifact.open(samples).table("samples.parquet")["sample_id"][13]
-    with pytest.raises(GranularityError, match=rf"embedding\.npy: the vector of '{sample}' is not finite"):
-        run({"samples": samples, "embed": embed}, tmp_path / "made")
-
-
-@pytest.mark.parametrize("name", ["whole", "whole-0", "superclas-3", "whole--3", ""])
-def test_a_clustering_nobody_defined_is_refused(name):
-    with pytest.raises(ValidationError, match="must be whole-K, superclass-C or class-C"):
-        Clustering(clustering=name)
 
 
 def test_a_gpu_that_faiss_does_not_see_is_an_error(inputs, tmp_path, monkeypatch):

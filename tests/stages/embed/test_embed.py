@@ -251,9 +251,7 @@ def test_a_revision_of_the_hub_is_loaded_and_recorded(cached, table, tmp_path):
 
 
 @pytest.mark.parametrize("weights", ["tag", "file"])
-def test_weights_of_another_activation_give_other_vectors_and_are_refused(
-    tmp_path, table, trained, monkeypatch, weights
-):
+def test_weights_of_another_activation_are_refused(tmp_path, table, trained, monkeypatch, weights):
     """Through open_clip's own table, and through the configuration that lies beside a checkpoint."""
     import open_clip
 
@@ -277,15 +275,3 @@ def test_weights_of_another_activation_give_other_vectors_and_are_refused(
     assert quick.params["preprocessing"]["activations"] == ["QuickGELU"]
     message = refused(options(str(places["tiny"]), pretrained), table)
     assert "trained with QuickGELU; write model: tiny-quickgelu" in message and "\n" not in message
-    with monkeypatch.context() as patch:  # as open_clip would, with a warning
-        patch.setattr(clip, "_check_quick_gelu", lambda *args: None)
-        wrong = make(options(str(places["tiny"]), pretrained), table, None, tmp_path / "wrong")
-    assert wrong.params["preprocessing"]["activations"] == ["GELU"]
-    difference = vectors_of(tmp_path / "wrong") - vectors_of(tmp_path / "quick")
-    assert np.abs(difference).max() > 1e-4  # of a barely trained tower
-
-
-def test_an_unknown_tag_lists_the_known_ones(table):
-    message = refused(options("RN50", "laion9b"), table)
-    assert "laion9b" in message
-    assert all(tag in message for tag in ("openai", "yfcc15m", "cc12m"))

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from granularity.base.errors import GranularityError
-from granularity.stages.hierarchy.families import nested, rebalanced
-from granularity.stages.hierarchy.labels import Clustering, Training
+from granularity.stages.hierarchy.families import nested
+from granularity.stages.hierarchy.labels import Clustering
 from granularity.stages.hierarchy.space import label_spaces_section, spaces
 from granularity.store.artifact import Artifact
 from support import tasks
@@ -49,13 +48,6 @@ def world(tmp_path_factory, make_samples, make_array):
         tasks.run("cluster", folder / name, {"clustering": name}, samples=samples, embed=embed)
     frame = Artifact.open(samples).table("samples.parquet")
     return folder, frame[frame["split"] == "train"].reset_index(drop=True)
-
-
-def training_of(target: list[str], clusterings: dict[str, np.ndarray] | None = None) -> Training:
-    """Images of whom only the target rank is known, and clusterings of them."""
-    frame = pd.DataFrame({"sample_id": map(str, range(len(target))), "kind": pd.Categorical(target)})
-    made = {name: Clustering(values, pd.DataFrame(), np.empty(0)) for name, values in (clusterings or {}).items()}
-    return Training(frame, "kind", clusterings=made)
 
 
 class Space:
@@ -271,17 +263,13 @@ def test_rebalanced_takes_the_finest_whose_smallest_cluster_is_large_enough(make
 
 
 def test_rebalanced_finds_the_threshold_of_a_number_of_classes(make, world):
-    """The largest threshold of that G; where no threshold has it, that of the nearest G, of two the smaller."""
+    """The largest threshold of that G; where no threshold has it, that of the nearest G."""
     grid = {"clusterings": [f"superclass-{n}" for n in GRID]}
     sweep = make("rebalanced", grid | {"threshold": 0}).artifact.table("threshold_sweep.parquet")
     for row in sweep.iloc[:-1].itertuples():
         space = make("rebalanced", grid | {"classes": row.granularity})
         assert (space.properties["granularity"], space.artifact.summary["threshold"]) == (row[3], row.threshold_to)
     assert make("rebalanced", grid | {"classes": 1000}).properties["granularity"] == sweep["granularity"].max()
-    training = training_of(["a"] * 12, {f"superclass-{n}": np.arange(12) % n for n in (2, 4)})
-    assert rebalanced.threshold_for(training, list(training.clusterings), 1) == 6  # the end of the sweep
-    assert rebalanced.threshold_for(training, ["superclass-2", "superclass-4"], 3) == 2  # 4 is nearer than 2
-    assert rebalanced.threshold_for(training, ["superclass-4"], 2) == 3  # 1 and 4 are as near
 
 
 # ---------------------------------------------------------------- determinism and refusals
@@ -303,16 +291,6 @@ def test_one_seed_gives_one_label_file(make, family, params):
     assert (digests[0] != digests[2]) == params.get("way", family).startswith("random")
 
 
-def test_a_clustering_of_other_images_is_refused(world, tmp_path, make_samples):
-    folder, train = world
-    ranks = {rank: train[rank].tolist() for rank in ("phylum", "kind", "species")}
-    fewer = make_samples(tmp_path / "fewer", ["train"] * len(train), ranks, "kind")
-    options = {"space": "space", "family": "kmeans", "params": {"clusterings": ["whole-6"]}}
-    with pytest.raises(GranularityError, match="whole-6: does not cover the training images"):
-        tasks.run("hierarchy", tmp_path / "out", options, samples=fewer, cluster=folder / "whole-6")
-    assert not (tmp_path / "out").exists()
-
-
 # ---------------------------------------------------------------- images of other splits
 
 
@@ -328,15 +306,9 @@ def elsewhere(space: Space, world) -> pd.DataFrame:
     return frame.merge(labels, how="left", on=["sample_id", "split"], validate="one_to_one")
 
 
-@pytest.mark.parametrize(
-    ("family", "params"),
-    [
-        ("manual", {"rank": "phylum"}),
-        ("manual", {"rank": "species"}),
-    ],
-)
-def test_what_follows_from_the_species_is_so_everywhere(make, world, family, params):
-    space = make(family, params)
+@pytest.mark.parametrize("rank", ["phylum", "species"])
+def test_what_follows_from_the_species_is_so_everywhere(make, world, rank):
+    space = make("manual", {"rank": rank})
     label_of = dict(zip(space.train["species"], space.labels, strict=True))
     found = elsewhere(space, world)
     assert found["label"].tolist() == [label_of[name] for name in found["species"]]

@@ -17,7 +17,6 @@ from granularity.base.errors import GranularityError
 from granularity.base.kernels import POOLS
 from granularity.learning.runs import Run
 from granularity.learning.training import evaluation
-from granularity.stages.measure.options import Measuring
 from granularity.stages.measure.stage import sorted_out
 from granularity.store.artifact import Artifact
 from support import tasks, writing
@@ -222,28 +221,6 @@ def test_what_is_no_value_is_refused(found, message):
         sorted_out(found, "toy")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"options": {"l2": [0]}}, "options.l2.0: Input should be greater than 0"),
-        ({"options": {"l3": [1]}}, "options.l3: Extra inputs are not permitted"),
-        ({"runs": ["target"]}, "target: not the name of a run"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        Measuring(**options)
-
-
-def test_a_file_that_is_no_measure_is_refused(tmp_path):
-    file = tmp_path / "half.py"
-    file.write_text(TOY.replace("def measure", "def measured"))
-    extensions.load([file])
-    with pytest.raises(ValueError, match=r"half\.py: a measure needs measure"):
-        Measuring(name="half")
-    extensions.load([])
-
-
 # ---------------------------------------------------------------- the probe
 
 
@@ -267,12 +244,6 @@ def test_the_probe_measures_networks_and_the_embedding(tmp_path, chain):
     assert found["digit/linear"] == pytest.approx(expected, abs=100 / 60 + 1e-9)  # one image may lie on a border
 
 
-def test_features_are_computed_once_per_split(tmp_path, chain, kill_at):
-    calls = kill_at(evaluation, "features", None)
-    measured(chain, tmp_path / "out", splits=["train", "val"], of=["backbones"])
-    assert len(calls) == 2
-
-
 def test_features_that_are_not_finite_are_named(tmp_path, chain, monkeypatch):
     original = evaluation.features
 
@@ -286,14 +257,6 @@ def test_features_that_are_not_finite_are_named(tmp_path, chain, monkeypatch):
         GranularityError, match=r"00000000 after epoch 2: the features of the image '.*' are not finite"
     ):
         measured(chain, tmp_path / "out", of=["backbones"])
-
-
-def test_an_embedding_that_is_not_finite_is_named(tmp_path, chain, make_array):
-    vectors = vectors_of(chain["samples"])
-    vectors[7, 3] = np.nan
-    embed = make_array(tmp_path / "e", "embed", chain["samples"], vectors)
-    with pytest.raises(GranularityError, match=r"embedding.npy: row 7 is not finite"):
-        measured(chain | {"embed": embed}, tmp_path / "out")
 
 
 # ---------------------------------------------------------------- accuracy

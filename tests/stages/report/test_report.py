@@ -8,7 +8,6 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from urllib.parse import unquote
 
-import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
@@ -24,7 +23,7 @@ from granularity.stages import STAGES
 from granularity.stages.report import comparisons as compared_by
 from granularity.stages.report import loaded, words
 from granularity.stages.report.sections import clusters
-from granularity.store import place, writer
+from granularity.store import place
 from granularity.store.artifact import Artifact
 from granularity.store.task import Task
 from support import browser, synthetic_results
@@ -300,20 +299,6 @@ def test_gains_are_compared_between_sizes_and_between_transfers(monkeypatch, tmp
     assert section_of(output, "questions").count("Does the gain differ?") == 2
 
 
-def test_the_headlines_arm_is_of_a_size_that_it_answers():
-    """At one size there is no room for a gain, at another none is significant: that is the answer, and its arm."""
-    rows = [("10", -0.1, -0.2, 0.1), ("20", 0.5, -1.0, 2.0), ("30", -3.0, np.nan, np.nan)]
-    table = pd.DataFrame(rows, columns=["label", "difference", "low", "high"]).assign(role="arm", space="fine")
-    table["standing"] = ["open", "open", "untested"]
-    table = pd.concat([table, table.assign(role="baseline", space="target")], ignore_index=True)
-    table = table.assign(meaningless=False, baseline_mean=6.0, control=None, network="n", repeats=None)
-    table = table.assign(train_images=table["label"].astype(int), transfer="target")
-    table["granularity"] = np.where(table["role"] == "arm", 9, 3)
-    found = words.headline(table, pd.DataFrame(columns=["question", "label", "network", "space", "repeats", "pairs"]))
-    assert found["answer"] == "open" and found["best"]["label"] == "20"
-    assert found["elsewhere"] == [("10", "no"), ("30", "open")]
-
-
 def test_runs_of_one_backbone_count_once(monkeypatch, tmp_path):
     """Many finetunings that agree make no interval, nor do backbones that differ by more than the arms."""
     over = {"seeds": {"pretrain": 1, "finetune": 12}}
@@ -442,15 +427,6 @@ def test_the_montage_shows_the_images_of_the_cluster(made):
         assert sum(row.composition.values()) == pytest.approx(1)
         for name, share in row.composition.items():  # in proportion: to within an image
             assert abs(shares[name] - share) * len(members) < 1
-
-
-@pytest.mark.parametrize("channels, side", [(1, 8), (3, 200)])
-def test_montage_of_grey_and_colour_of_any_size(channels, side):
-    pixels = np.random.default_rng(0).integers(0, 256, (4, side, side, channels)).astype(np.uint8)
-    composition = {"<b>": 0.5, "c": 0.2, "d": 0.2, "e": 0.1}
-    svg = clusters.montage([clusters.Row("", "whole-3", 0, 4, "$a", np.arange(4), composition, pixels)])
-    assert "&lt;b&gt;: 50%" in svg and "1 more: 10%" in svg and "$a" in svg
-    assert len(svg) < 150_000
 
 
 # ---------------------------------------------------------------- the page
@@ -620,18 +596,6 @@ def test_other_measures_are_plain_tables(monkeypatch, tmp_path):
     assert '<th scope="col" class="text">State' in section
 
 
-def test_missing_runs_are_an_error(monkeypatch, tmp_path):
-    plan, _ = make(monkeypatch, tmp_path, FEW)
-    (job,) = plan.jobs("finetune", condition="train-120", unit="all")
-    stage, made = STAGES["finetune"], Artifact.open(plan.folder(job))
-    table = made.table("runs.parquet")
-    other = Task(stage, plan.folder(job), stage.model.model_validate(job.options), seed=1)
-    with other.create({}, {}) as out:
-        out.table("runs.parquet", table.iloc[1:])
-    with pytest.raises(GranularityError, match=r"finetune/.*/all: lacks requested runs"):
-        synthetic_results.write_report(plan)
-
-
 OWN = """
 '''Seconds of <every> stage.'''
 from granularity.stages.report import drawing
@@ -726,14 +690,3 @@ def test_in_a_browser(made, tmp_path, width):
     assert found["left"] == "kmeans-superclass-2 1 of 16"
     csv = (made[1] / "tables/results.csv").read_bytes()
     assert found["file"] == "results.csv" + base64.b64encode(csv).decode()
-
-
-def test_gpus_have_columns_where_one_was_used(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "hardware", lambda: {"cpu": "x", "gpu": "H200"})
-    cost = writer.cost
-    monkeypatch.setattr(writer, "cost", lambda began: cost(began) | {"gpu_peak_memory_mb": 41_234.5})
-    _, output = make(monkeypatch, tmp_path, {"conditions": [{"train_size": 120, "spaces": ["manual-digit"]}]})
-    section = section_of(output, "reproduce")
-    assert "Largest GPU memory of a job (MB)" in section and "41,234" in section
-    table = pd.read_csv(output / "tables" / "cost.csv")
-    assert (table["gpu_seconds"] == table["wall_seconds"]).all()

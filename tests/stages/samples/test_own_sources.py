@@ -8,11 +8,10 @@ from PIL import Image
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.data.images import Images
 from granularity.stages.samples import options
 from granularity.stages.samples.options import samples_section
 from support import tasks
-from support.sampling import save, section, table_of
+from support.sampling import save, section
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "datasets.md"
 EXAMPLE = re.search(r"```python\n# lists\.py\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)[1]
@@ -48,15 +47,6 @@ def lists(tmp_path, own) -> dict:
     own(EXAMPLE, "lists", "")
     ranks = {"ranks": ["label"], "target": "label"}
     return {"source": "lists", "root": str(tmp_path / "root"), "listing": "images.txt", "validation": 1, **ranks}
-
-
-def test_the_stage_makes_its_table(lists, tmp_path):
-    made = tasks.run("samples", tmp_path / "samples", lists)
-    table = table_of(made.path)
-    assert table[["file", "label"]].values.tolist() == [["a/2.png", "cat"], ["b/1.png", "dog"], ["a/1.png", "cat"]]
-    assert table["split"].value_counts().to_dict() == {"train": 2, "val": 1}
-    assert [Images(made).load(i, "L").getpixel((0, 0)) for i in range(3)] == [20, 30, 10]
-    assert made.params["listing"] == "images.txt" and not {"hub", "labels", "shifted"} & made.params.keys()
 
 
 def test_its_files_count(lists, tmp_path):

@@ -4,7 +4,6 @@ import pytest
 
 from granularity.base.errors import GranularityError
 from granularity.stages.samples import stage
-from granularity.stages.samples.options import of_source
 from granularity.stages.samples.sources import digits as digits_source
 from support.sampling import section
 
@@ -68,10 +67,6 @@ def test_a_subset_lists_training_images_once(all_digits, tmp_path, lines, said):
     )
     with pytest.raises(GranularityError, match=said):
         stage.assign(all_digits, section(validation=1, subset=file), "all", 0)
-
-
-def test_without_a_subset_ids_of_runs_are_what_they_were():
-    assert "subset" not in of_source(section()) and of_source(section(subset="x.txt"))["subset"] == "x.txt"
 
 
 @pytest.mark.parametrize(("train_size", "validation"), [(1798, 1), ("all", 1797), ("all", 0.0001)])

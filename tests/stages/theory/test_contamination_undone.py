@@ -4,11 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from granularity.base import extensions
-from granularity.base.errors import GranularityError
-from granularity.stages.theory import engine, simulation
+from granularity.stages.theory import engine
 from granularity.stages.theory.runs import at
 from support.worlds import generator
 
@@ -58,33 +56,3 @@ def test_the_overlap_and_the_rank_of_estimates_are_those_derived(world):
     assert plain[2] == pytest.approx(-0.3, abs=0.03) and whitened[1] < 0.01 < plain[2] ** 2 / 1.2 < plain[1]
     assert [found(0, subspace="means", blocks=d)[0].shape[1] for d in (1, 2, 4)] == [1, 2, 4]
     assert [found(0, subspace="moments", blocks=d)[0].shape[1] for d in (1, 4)] == [0, 4]
-
-
-def test_the_law_falls_to_the_risk_in_distribution_and_hardly_depends_on_the_background(world):
-    risks = [world.risk_law(n) for n in (12, 50, 1000, 1e9)]
-    assert risks == sorted(risks, reverse=True) and risks[-1] == pytest.approx(0.0084, abs=2e-4)
-    assert world.risk_law(50, d_bg=8) == pytest.approx(world.risk_law(50, d_bg=96), rel=0.15)
-    assert world.overlap_law(1e6) / world.overlap_law(2e6) == pytest.approx(2, rel=1e-3)
-
-
-def test_the_penalty_pulls_down_its_gradient(world):
-    draws = [torch.randn(1, *shape, generator=generator(i)) for i, shape in enumerate(((5, 3), (7, 3), (6, 3)))]
-    w, x, other = draws
-    w.requires_grad_()
-    means = [(one @ w.transpose(1, 2)).clamp_min(0).mean(1) for one in (x, other)]
-    (wanted,) = torch.autograd.grad(3 / 5 * ((means[0] - means[1]) ** 2).sum(), w)
-    assert world.mismatch(w.detach(), x, other, 3.0).numpy() == pytest.approx(wanted.numpy(), rel=1e-4)
-
-
-def test_bad_input_says_what_there_is(world):
-    with pytest.raises(
-        GranularityError, match=r"no arm 'gradient, n = 50' .*did you mean 'gradients, n = 50'"
-    ) as raised:
-        simulation.simulate("contamination_undone", {}, "cpu", ["gradient, n = 50"])
-    listed = " ".join(raised.value.args[1:])
-    assert all(name in listed for name in ("ERM", "coral, n = 50", "flips 8 core"))
-    for key, value, words in (("blocks", "3", "blocks = 3"), ("moved", "40", "moved: there are d_core = 32")):
-        with pytest.raises(GranularityError, match=words):
-            simulation.settings_from(world, {key: value})
-    with pytest.raises(GranularityError, match="unlabelled: the differences of eight groups need 16 inputs, not 12"):
-        simulation.settings_from(world, {"unlabelled": "12", "subspace": "means"})

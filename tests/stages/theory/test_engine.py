@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from granularity.base import extensions, interrupt
-from granularity.base.errors import GranularityError
 from granularity.stages.theory import engine
 from granularity.store.code import import_closure
 
@@ -56,24 +55,6 @@ def simulate(runs, device):
 WORLD = SimpleNamespace(simulate=simulate)
 
 
-def test_rows_steps_and_outcomes():
-    table = engine.run_table(WORLD, [Toy(name="a", seeds=2)], "cpu")
-    assert list(table.columns[:6]) == list(engine.RUN_COLUMNS)
-    one = table[table["seed"] == 0]
-    assert {0, 2, 4} <= set(one["step"])
-    assert one["event"].iloc[-1] == "end"
-    assert set(table["outcome"]) == {"ran all steps"}
-    assert one["norm"].iloc[-1] == pytest.approx(one["norm"].iloc[0] / 16)
-    assert (table["eta"] == 0.5).all()
-
-
-def test_an_event_is_recorded_once_and_a_low_loss_stops():
-    table = engine.run_table(WORLD, [Toy(name="a", seeds=1, steps=100, stop_loss=1e-6)], "cpu")
-    assert (table["event"].str.contains("small")).sum() == 1
-    last = table.iloc[-1]
-    assert last["loss"] <= 1e-6 and last["outcome"] == f"stopped at step {last['step']}"
-
-
 def test_a_diverged_run_is_reported_and_the_rest_goes_on():
     arms = [Toy(name="good", seeds=2), Toy(name="bad", seeds=2, blow_up_at=1)]
     table = engine.run_table(WORLD, arms, "cpu")
@@ -85,20 +66,6 @@ def test_a_diverged_run_is_reported_and_the_rest_goes_on():
     pd.testing.assert_frame_equal(table[table["setting"] == "good"].reset_index(drop=True), alone)
 
 
-def test_more_seeds_and_settings_change_no_other_run():
-    few = engine.run_table(WORLD, [Toy(name="a", seeds=1)], "cpu")
-    many = engine.run_table(WORLD, [Toy(name="b", seeds=5, eta=0.1), Toy(name="a", seeds=4)], "cpu")
-    same = many[(many["setting"] == "a") & (many["seed"] == 0)].reset_index(drop=True)
-    pd.testing.assert_frame_equal(same, few)
-
-
-def test_runs_are_grouped_by_shape_and_filled_to_the_budget():
-    arms = [Toy(name="a", seeds=3), Toy(name="b", seeds=2), Toy(name="c", seeds=1, steps=5)]
-    assert sorted(map(len, engine.groups(arms, torch.device("cpu")))) == [1, 5]
-    heavy = type("Heavy", (Toy,), {"work": lambda self: 1e9})
-    assert [len(g) for g in engine.groups([heavy(name="h", seeds=3)], torch.device("cpu"))] == [1, 1, 1]
-
-
 def test_streams_differ_by_purpose_seed_and_base():
     def first(run, purpose):
         return torch.rand(1, generator=run.generator(purpose)).item()
@@ -107,17 +74,6 @@ def test_streams_differ_by_purpose_seed_and_base():
     drawn = [first(run, purpose) for run in runs for purpose in ("data", "init", "labels")]
     assert len(set(drawn)) == len(drawn)
     assert first(engine.Trial(Toy(eta=0.1), 0), "data") == first(engine.Trial(Toy(eta=0.9), 0), "data")
-
-
-def test_clashes_and_missing_devices_are_refused():
-    with pytest.raises(GranularityError, match="share a name"):
-        engine.run_table(WORLD, [Toy(name="a"), Toy(name="a")], "cpu")
-    clash = SimpleNamespace(simulate=lambda runs, device: [row | {"eta": 1.0} for row in simulate(runs, device)])
-    with pytest.raises(GranularityError, match=r"names of parameters.*eta"):
-        engine.run_table(clash, [Toy(name="a")], "cpu")
-    if not torch.cuda.is_available():
-        with pytest.raises(GranularityError, match="no GPU is visible"):
-            engine.pick_device("cuda")
 
 
 def test_a_world_is_planned_without_torch_and_digested_with_what_it_is_made_of():
@@ -131,12 +87,6 @@ def test_a_world_is_planned_without_torch_and_digested_with_what_it_is_made_of()
     assert not [name for name in training if "neural_collapse" in name or "verdicts" in name]
     judging = import_closure("granularity.stages.verdicts.stage", extensions.code("world", "label_granularity"))
     assert f"{rooms}.worlds.label_granularity.claims" in judging and f"{rooms}.stage" not in judging
-
-
-def test_training_imports_no_compiler():
-    code = "import sys; from granularity.stages.theory import simulation as s; "
-    code += "s.simulate('feature_contamination', {'steps': '1'}, 'cpu'); assert 'torch._inductor' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_a_warning_signal_stops_a_part_and_finished_groups_are_kept(tmp_path):
@@ -159,18 +109,3 @@ def test_a_warning_signal_stops_a_part_and_finished_groups_are_kept(tmp_path):
     (kept,) = tmp_path.glob("group-*.done")
     kept.write_bytes(kept.read_bytes()[:-9])  # and then it is damaged
     pd.testing.assert_frame_equal(engine.run_table(WORLD, arms, "cpu", store=tmp_path), whole)
-
-
-def test_an_event_can_end_a_run_in_the_state_it_saw():
-    runs = [engine.Trial(Toy(name="a"), seed) for seed in (0, 1)]
-    rows, state = engine.train(
-        runs,
-        {"x": torch.tensor([0.0, 2.0])},
-        lambda state, t: ({"x": state["x"] + 1}, {"loss": state["x"], "high": state["x"] >= 3}),
-        lambda state, t, end: {"seen": state["x"]},
-        steps=5,
-        stop_event="high",
-    )
-    ends = [(row["seed"], row["step"], row["event"]) for row in rows]
-    assert ends == [(0, 3, "high end"), (1, 1, "high end")]
-    assert state["x"].tolist() == [3, 3] and rows[1]["outcome"] == "stopped at step 1"

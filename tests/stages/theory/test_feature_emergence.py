@@ -131,27 +131,6 @@ def test_noise_is_averaged_out_exactly():
     assert model.smoothed(0) is nets.TRUNCATED_RELU
 
 
-@pytest.mark.parametrize("outputs", [1, 6])
-def test_gradient_is_that_of_the_weighted_hinge_loss(outputs, monkeypatch):
-    monkeypatch.setattr(learners, "CHUNK", 7)  # 20 samples in three chunks
-    draw = generator(1)
-    x = torch.randn(2, 20, 5, generator=draw, dtype=torch.float64)
-    signs = torch.randn(2, 20, outputs, generator=draw).sign().double()
-    weight = torch.rand(2, 20, outputs, generator=draw, dtype=torch.float64) + 0.5
-    net = {"w": torch.randn(2, 4, 5, generator=draw), "b": torch.randn(2, 4, generator=draw)}
-    net["a"] = torch.randn(2, outputs, 4, generator=draw)
-    net = {key: value.double().requires_grad_() for key, value in net.items()}
-    phi = model.smoothed(0.2)
-    h = phi.value(torch.einsum("bnp,brp->bnr", x, net["w"]) + net["b"].unsqueeze(1))
-    g = torch.einsum("bnr,bcr->bnc", h, net["a"])
-    loss = (weight * (1 - signs * g).clamp_min(0)).sum(2).mean(1)
-    wanted = torch.autograd.grad(loss.sum(), list(net.values()))
-    got_loss, got = learners.gradient({k: v.detach() for k, v in net.items()}, x, signs, phi, weight)
-    assert torch.allclose(got_loss, loss)
-    for value, (key, tensor) in zip(wanted, net.items(), strict=True):
-        assert torch.allclose(got[key], -value, atol=1e-12) and got[key].shape == tensor.shape
-
-
 def test_adam_is_adam():
     net = {"w": torch.ones(1, 2, 3), "b": torch.ones(1, 2), "a": torch.ones(1, 2, 2), "c": torch.ones(1, 2)}
     theirs = [torch.nn.Parameter(value.clone()) for value in net.values()]

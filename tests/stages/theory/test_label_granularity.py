@@ -11,8 +11,8 @@ from granularity.claims import claim
 from granularity.stages.theory import engine, simulation
 from granularity.stages.theory.worlds import label_granularity
 from granularity.stages.theory.worlds.label_granularity import model
-from granularity.stages.theory.worlds.label_granularity.measures import members
 from granularity.stages.theory.worlds.label_granularity.settings import Settings
+from support.worlds import generator
 
 SMALL = {"d": 24, "k": 4, "per_subclass": 2, "patches": 20, "signal": 5, "seeds": 1}
 FINE = {"g": 4, "eta": 0.8, "neurons": "five"}
@@ -20,10 +20,6 @@ FINE = {"g": 4, "eta": 0.8, "neurons": "five"}
 
 def table_of(*settings):
     return engine.run_table(label_granularity, settings, "cpu")
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def test_samples_show_what_the_data_model_says():
@@ -67,28 +63,6 @@ def test_conditional_neurons_are_above_threshold_for_their_feature_alone():
     above = w >= cfg.level * cfg.sigma_0
     assert above.sum(1).eq(1).all()
     assert above.float().argmax(1).tolist() == [feature for _, feature in cfg.slots()]
-
-
-def test_update_is_the_gradient_of_cross_entropy():
-    cfg = Settings(**SMALL, g=4)
-    x = model.draw_samples(cfg, 2, generator())[0].double().unsqueeze(0)
-    y = model.draw_labels(cfg, generator()).unsqueeze(0)
-    cls = torch.tensor([label for label, _ in cfg.slots()])
-    w = (model.draw_weights(cfg, generator(1)).double() * 50).unsqueeze(0).requires_grad_()
-    b = torch.full((1, len(cls)), -0.1, dtype=torch.float64)
-    onehot = members(cls, 8).double()
-    z = torch.einsum("brd,bnpd->brnp", w, x) + b[..., None, None]
-    F = torch.einsum("cr,brn->bnc", onehot, torch.relu(z).sum(3))
-    loss = torch.nn.functional.cross_entropy(F[0], y[0])
-    (wanted,) = torch.autograd.grad(loss, w)
-    with torch.no_grad():
-        got_F, _, fires = model.forward(w, b, x, onehot)
-        assert torch.allclose(got_F.transpose(1, 2), F, atol=1e-12)
-        residual = torch.nn.functional.one_hot(y, 8) - torch.softmax(F, 2)
-        eta = torch.full((1, 1, 1), 0.7, dtype=torch.float64)
-        dw = model.weight_step(fires, residual.transpose(1, 2), x, cls, eta)
-    assert wanted.abs().max() > 0.1 * cfg.iota
-    assert torch.allclose(dw, -0.7 / cfg.patches * wanted, atol=1e-14)  # the 1/P stands in the update only
 
 
 def reference(cfg, steps):
@@ -213,8 +187,3 @@ def test_a_last_layer_descends_the_loss_on_its_fixed_features(features):
     first, *_, last = table["loss"]
     assert first == pytest.approx(math.log(cfg.classes)) and last == pytest.approx(wanted, rel=1e-4) and last < first
     assert table["hard_accuracy_max"].iloc[-1] >= 0.5 and "alive" not in table
-
-
-def test_fixed_features_are_refused_what_neurons_have():
-    with pytest.raises(ValueError, match="finetune_steps: needs features that are learnt"):
-        Settings(features="patches", g=2, finetune_steps=3)

@@ -13,13 +13,10 @@ from granularity.stages.theory import engine
 from granularity.stages.theory.worlds import neural_collapse
 from granularity.stages.theory.worlds.neural_collapse import claims, measures, mixture, theorem
 from granularity.stages.theory.worlds.neural_collapse.settings import LITERAL, LITERALLY, WITHIN, Settings
+from support.worlds import generator
 
 SMALL = {"per_cluster": 6, "d_in": 5, "hidden": 7, "steps": 20, "seeds": 1}
 TINY = {"model": "theorem", "dimension": 64, "samples": 8, "units": 3, "horizon": 0.4, "seeds": 1}
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def table_of(*settings):

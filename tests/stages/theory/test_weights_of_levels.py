@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from granularity.base import extensions
-from granularity.base.errors import GranularityError
-from granularity.stages.theory import engine, simulation
+from granularity.stages.theory import engine
 from granularity.stages.theory.runs import at
 from granularity.stages.theory.worlds import label_granularity
 from support.worlds import generator
@@ -56,20 +55,3 @@ def test_features_grow_as_derived(world):
     sibling = [at(table, str(w), "rise_hard_label_sibling").mean() for w in weights]
     assert sibling[0] > sibling[1] > 0 > sibling[2]  # it ends at k / (k + 1) = 0.8
     assert {claim.verdict for claim in world.judge(table)} == {"not tested"}
-
-
-def test_the_law_says_that_the_fine_label_alone_is_best(world, tmp_path):
-    cfgs = [world.Settings(g=8, weight=w, eta=0.2, steps=300) for w in (0, 0.25, 0.5, 0.75, 1)]
-    own = [world.path(cfg)["own"][-1] for cfg in cfgs]
-    assert own == sorted(own) and own[0] < 0.1 < 4 < own[-1]
-    errors = [world.error_law(cfg, 4) for cfg in cfgs]
-    assert errors == sorted(errors, reverse=True) and world.error_law(cfgs[1], 4, "max") == pytest.approx(0, abs=1e-3)
-    table = engine.run_table(world, [world.Settings(**SMALL, name="weight 0.5", weight=0.5, steps=3)], "cpu")
-    world.figures(table, tmp_path)
-    assert (tmp_path / "weights_of_levels.svg").is_file()
-
-
-def test_other_labels_and_weights_are_refused(world):
-    for key, value, words in (("g", "2", "g: the outputs are those of fine labels"), ("weight", "1.5", "weight")):
-        with pytest.raises(GranularityError, match=words):
-            simulation.settings_from(world, {"g": "8", key: value})

@@ -105,6 +105,7 @@ def test_a_diverged_arm_fails_its_claims():
         ("label_granularity", {"g": "3"}, "g: must divide k = 8, but 3 does not"),
         ("label_granularity", {"signal": "20"}, r"signal: s\* must lie below P / 2 = 16"),
         ("label_granularity", {"neurons": "five"}, "neurons: 'five' needs the fine labels"),
+        ("label_granularity", {"features": "patches", "g": "2", "finetune_steps": "3"}, "finetune_steps: needs"),
         ("label_granularity", {"etta": "1"}, "etta = 1: unknown key; did you mean 'eta'"),
         ("label_granularity", {"eta": "-1"}, "eta = -1: input should be greater than 0"),
         ("label_granularity", {"eta": "[1"}, "--set eta: not readable"),
@@ -137,7 +138,7 @@ def test_cutting_a_world_into_parts_changes_nothing(tmp_path, monkeypatch):
     arms = [shortened(arm, SHORT["label_granularity"]) for arm in world.SIZES["quick"] if arm.d == 64][:4]
     monkeypatch.setitem(world.SIZES, "tiny", arms)
     monkeypatch.setattr(world, "figures", lambda table, folder: None)
-    for name, parts in (("one", 1), ("two", 3)):
+    for name, parts in (("one", 1), ("two", 5)):  # of which one at least has no runs
         folders = [tmp_path / f"{name}-{part}" for part in range(parts)]
         for part, folder in enumerate(folders):
             train("label_granularity", folder, part=part, parts=parts)

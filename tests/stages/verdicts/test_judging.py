@@ -62,18 +62,6 @@ def test_parts_that_do_not_belong_together_are_refused(trained, tmp_path, parts,
     assert not (tmp_path / "verdicts").exists()
 
 
-def test_a_part_without_runs_changes_nothing(trained, tmp_path, monkeypatch):
-    arm = neural_collapse.Settings(per_cluster=4, d_in=6, hidden=8, name="a", steps=2, seeds=1)
-    monkeypatch.setitem(neural_collapse.SIZES, "tiny", [arm])
-    monkeypatch.setattr(neural_collapse, "figures", lambda table, folder: None)
-    tables = []
-    for parts in (1, 3):
-        made = [train("neural_collapse", tmp_path / f"{part}-{parts}", part=part, parts=parts) for part in range(parts)]
-        tables.append(Artifact.open(judge("neural_collapse", made, tmp_path / f"of {parts}")).table("runs.parquet"))
-    pd.testing.assert_frame_equal(*tables)
-    assert len(tables[0]) == 3
-
-
 def test_a_prediction_about_all_arms_says_what_trains_them(tmp_path, monkeypatch):
     short = {"n": 60, "batch": 20, "test": 20, "m": 4, "steps": 3, "seeds": 1}
     arms = [one.model_copy(update=short) for one in staircase.SIZES["quick"][:3]]
@@ -130,9 +118,3 @@ def test_a_study_of_ones_own_reads_results_of_every_condition(tmp_path):
     assert table["verdict"].tolist() == ["holds", "fails", "holds"] and table["in_band"][1] == "2 of 3"
     assert (found.path / "figures" / "errors.svg").is_file()
     assert set(found.manifest["inputs"]) >= {"train-3/samples", "train-4/finetune/all"}
-
-
-def test_an_unknown_study_is_refused(tmp_path):
-    task = Task(verdicts.STAGE, tmp_path / "x", verdicts.STAGE.model(study="atlantis"))
-    with pytest.raises(GranularityError, match=r"no study 'atlantis'; there are label_granularity, .*granularity_t5"):
-        stage.run(task)

@@ -2,9 +2,7 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from granularity import cli
@@ -83,18 +81,6 @@ def made(own, tmp_path, make_samples) -> tuple[Artifact, Artifact]:
     return tasks.run("hierarchy", tmp_path / "space", options, samples=samples), Artifact.open(samples)
 
 
-def test_its_key_is_an_option_with_a_default_and_bounds(own):
-    section = label_spaces_section()
-    assert list(section.model_fields)[-1] == "letters"
-    assert section().letters == [1] and section(letters=[2, 3]).letters == [2, 3]
-    with pytest.raises(ValidationError, match="greater than or equal to 1"):
-        section(letters=[0])
-    with pytest.raises(ValidationError, match=r"a value is given twice: \[2, 2\]"):
-        section(letters=[2, 2])
-    extensions.load([])
-    assert "letters" not in label_spaces_section().model_fields
-
-
 def test_its_labels_are_made_and_checked(made):
     space, samples = made
     classes = space.table("classes.parquet")
@@ -154,27 +140,16 @@ def test_a_name_that_would_fail_later_is_refused_first(own, tmp_path, name):
     assert line.endswith(f"does not end in .stamp, and is no longer than {LONGEST} bytes")
 
 
-def test_the_images_are_opened_when_they_are_used(own, made, tmp_path, make_array):
-    """They are read in the rows of the sample table; without NEEDS, and without them, it is said what is missing."""
-    samples, values = made[1].path, np.arange(5, dtype=np.uint8).reshape(5, 1, 1, 1)
-    given = {"samples": samples, "pixels": make_array(tmp_path / "pixels", "pixels", samples, values)}
-    looks = "    from granularity.data.shards import pictures\n    images = pictures(training.pixels)\n"
-    looks += "    light = [images[row].item() for row in training.rows(training.frame)]\n"
-    looks += "    return Labels(training.frame.index.to_numpy().astype('int32'), light)\n"
-    text = FAMILY.replace("    import numpy as np\n", looks)
+def test_images_that_are_used_must_be_asked_for_and_given(own, made, tmp_path):
+    looks = "    from granularity.data.shards import pictures\n    pictures(training.pixels)\n"
+    text = FAMILY.replace("    import numpy as np\n", f"{looks}    import numpy as np\n")
+    asked = text.replace('EXTENDS = "family"', 'EXTENDS, NEEDS = "family", ("pixels",)')
     options = {"space": "letters-1", "family": "letters", "params": {"letters": 1}}
-
-    def run(text, **inputs):
-        own.write_text(text)
+    for family, words in ((text, r"must declare NEEDS = \(\"pixels\",\)"), (asked, "give --pixels")):
+        own.write_text(family)
         extensions.load([own])
-        return tasks.run("hierarchy", tmp_path / "space", options, **inputs)
-
-    with pytest.raises(GranularityError, match=r"must declare NEEDS = \(\"pixels\",\)"):
-        run(text, **given)
-    text = text.replace('EXTENDS = "family"', 'EXTENDS, NEEDS = "family", ("pixels",)')
-    with pytest.raises(GranularityError, match="give --pixels"):
-        run(text, samples=samples)
-    assert run(text, **given).table("classes.parquet")["name"].tolist() == [0, 1, 2, 3, 4]
+        with pytest.raises(GranularityError, match=words):
+            tasks.run("hierarchy", tmp_path / "space", options, samples=made[1].path)
 
 
 @pytest.mark.parametrize("stem", ["{wild}", "_x", "x.stamp"])

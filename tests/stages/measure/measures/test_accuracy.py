@@ -73,9 +73,6 @@ def test_what_has_no_head_has_no_accuracy(found):
     assert found(None) == {}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"), [({"classes": ["ant", "wasp"]}, "classes: 'wasp' is not a target class")]
-)
-def test_what_cannot_be_counted_is_named(options, message, found):
-    with pytest.raises(GranularityError, match=message):
-        found(**options)
+def test_what_cannot_be_counted_is_named(found):
+    with pytest.raises(GranularityError, match="classes: 'wasp' is not a target class"):
+        found(classes=["ant", "wasp"])

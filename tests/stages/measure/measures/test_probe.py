@@ -201,14 +201,3 @@ def test_neighbours_vote_as_by_brute_force(neighbours):
         votes = [np.exp(similarity[nearest][labels[nearest] == c] / 0.07).sum() for c in range(4)]
         expected.append(int(np.argmax(votes)))
     assert found.tolist() == expected
-
-
-def test_chunks_of_neighbours_change_nothing(monkeypatch):
-    generator = torch.Generator().manual_seed(0)
-    train, test = (torch.randn(count, 5, generator=generator) for count in (90, 40))
-    whole = probe.neighbours(train, test, 12, CPU)
-    monkeypatch.setattr(probe, "TESTS", 7)
-    monkeypatch.setattr(probe, "PAIRS", {"cpu": 7 * 8})  # fewer training images at a time than neighbours
-    parts = probe.neighbours(train, test, 12, CPU)
-    assert torch.equal(parts[1], whole[1])
-    np.testing.assert_allclose(parts[0], whole[0], atol=1e-6)

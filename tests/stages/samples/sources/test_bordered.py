@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from granularity.base import extensions
-from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.stages.samples.source import pngs
 from support import tasks
@@ -64,12 +63,3 @@ def test_borders_have_their_colours_around_the_same_images(made):
     swapped = splits == "test-swapped"
     assert (border(red[swapped & (kinds == "vehicle")]) == INVERTED).all()
     assert (border(red[swapped & (kinds == "animal")]) == RED).all()
-
-
-def test_a_border_can_say_the_target_and_one_that_there_is_not_is_refused(made):
-    splits, kinds, pixels = made("train-label")
-    train = splits == "train"
-    assert (border(pixels[train & (kinds == "vehicle")]) == RED).all()
-    assert (border(pixels[train & (kinds == "animal")]) == INVERTED).all()
-    with pytest.raises(GranularityError, match=r"samples\.train: there is no split 'train-blue'"):
-        made("train-blue")

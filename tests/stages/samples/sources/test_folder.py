@@ -8,7 +8,6 @@ from PIL import Image
 
 from granularity.base.errors import GranularityError
 from granularity.stages.samples import source
-from support import tasks
 from support.sampling import of_folder, save, section, table_of
 
 
@@ -29,18 +28,6 @@ def test_one_name_below_two_parents_is_two_classes(tmp_path):
     table = table_of(of_folder(tmp_path / "root", "kind", "species"))
     assert table["species"].tolist() == ["crow", "bird/other", "eel", "fish/other"]
     assert table["kind"].tolist() == ["bird", "bird", "fish", "fish"]
-
-
-@pytest.mark.parametrize(
-    "name", ["großer Bär", "日本語", 'it\'s "quoted"', "x,y;z", "{}", "$(echo)", "wide\u3000space\u202f"]
-)
-def test_names_that_people_give_survive(tmp_path, name):
-    save(tmp_path / "root" / name / f"{name} 1.png")
-    save(tmp_path / "root" / "plain" / "1.png")
-    folder = of_folder(tmp_path / "root", "class")
-    table = table_of(folder).set_index("class")
-    assert table.loc[name, "sample_id"] == f"{name}/{name} 1.png"
-    tasks.run("pixels", tmp_path / "pixels", {"size": 4}, samples=folder)
 
 
 def test_an_image_at_another_depth_is_refused(tmp_path):
