@@ -66,6 +66,13 @@ def test_a_diverged_run_is_reported_and_the_rest_goes_on():
     pd.testing.assert_frame_equal(table[table["setting"] == "good"].reset_index(drop=True), alone)
 
 
+def test_more_seeds_and_settings_change_no_other_run():
+    few = engine.run_table(WORLD, [Toy(name="a", seeds=1)], "cpu")
+    many = engine.run_table(WORLD, [Toy(name="b", seeds=5, eta=0.1), Toy(name="a", seeds=4)], "cpu")
+    same = many[(many["setting"] == "a") & (many["seed"] == 0)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(same, few)
+
+
 def test_streams_differ_by_purpose_seed_and_base():
     def first(run, purpose):
         return torch.rand(1, generator=run.generator(purpose)).item()
