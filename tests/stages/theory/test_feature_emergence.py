@@ -306,6 +306,14 @@ def test_features_emerge_with_structure_or_with_fine_labels_and_not_without():
     assert at(table, "fine", "test_acc", phase="network") > 95
 
 
+def test_a_slower_part_of_a_mixture_is_later_by_its_own_last_accuracy():
+    rows = {"step": [0, 50, 100, 400], "L_acc": [10.0, 90.0, 95.0, 95.0], "U_acc": [10.0, 20.0, 60.0, 66.0]}
+    table = pd.DataFrame(rows).assign(setting="some", phase="student, mixture", seed=0)
+    runs = claims.Runs(table)
+    assert claims.later(runs, "some") == [50.0] and claims.smallest_gap(runs, "some") == [29.0]
+    assert claims.later(runs, "other") == claims.smallest_gap(runs, "other") == []
+
+
 def test_every_number_of_the_tables_is_judged_and_has_an_arm_at_every_size():
     empty = table_of(Settings(**TINY)).iloc[:0]
     found = [one for one in feature_emergence.judge(empty) if one.id in ("T1", "T2", "T3", "T4", "T5")]
