@@ -15,6 +15,7 @@ CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 SYNSETS = pd.read_csv(FOLDER / "tiny_imagenet_parents.csv", comment="#")["synset"].tolist()
 TABLES = {  # file -> the rank that it joins on and its classes, and the sizes of the ranks that it adds
     "cifar10.csv": ("class", CIFAR10, {"group": 6, "kind": 2}),
+    "cifar10_crossed.csv": ("class", CIFAR10, {"quarter": 4, "half": 2, "kind": 2}),
     "cifar10_halves.csv": ("class", CIFAR10, {f"t{number:02}": 2 for number in range(20)}),
     "cifar10_mod5.csv": ("class", CIFAR10, {"pair": 5}),
     "cifar10_random_pairs.csv": ("class", CIFAR10, {"pair": 5}),
