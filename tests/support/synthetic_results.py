@@ -178,12 +178,14 @@ class _Condition:
         if "embedding" in options["of"]:
             about.append(embedding)
             rows += [("embedding", None, *row) for row in self._measured(options, 4.0)]
+            self._drawn(out, options, "embedding")
         for run in map(Run.parse, options["runs"]):
             about.append({"run": run.id, **self._about(run, network)})
             last = self._network(network).recipe.epochs
             for epoch in ([0] if "untrained" in options["of"] else []) + [last]:
                 error = 8 + self._effect(run) + 20 * (epoch == 0)
                 rows += [(run.id, epoch, *row) for row in self._measured(options, error)]
+                self._drawn(out, options, f"{run.name}@{epoch}")
         values = pd.DataFrame(rows, columns=["run", "epoch", "split", "key", "value"])
         values.insert(3, "measure", options["name"])
         out.table("values.parquet", values.astype({"epoch": "Int64"}))
@@ -192,7 +194,28 @@ class _Condition:
         whole = dict.fromkeys(["granularity", "pretrain_seed", "finetune_seed"], "Int64")
         out.table("runs.parquet", runs.astype(whole | dict.fromkeys(["network", "transfer"], "str")))
 
+    def _drawn(self, out, options, network) -> None:
+        """Write the arrays that pictures of a measure show."""
+        train, ranks = len(self.train), self.section.ranks
+        apart = 1 + np.equal.outer(np.arange(10) % 3, np.arange(10) % 3)
+        normal = self.rng.normal
+        arrays = {
+            "collapse": {f"val/{ranks[-1]}/distances": apart / (1 + np.eye(10))},
+            "cluster_probe": {"train/plane": normal(size=(train, 2)).astype(np.float32)},
+            "eigen_cam": {"val/maps": normal(size=(30, 2, 2)), "val/rows": train + np.arange(30)},
+            "filters": {"val/conv1/mds": normal(size=(3, 2)), "val/conv1/side": np.array([1, -1, 0])},
+            "number": {"val/number": np.ones(3)},  # a measure of the user's own
+        }
+        for key, array in arrays.get(options["measure"], {}).items():
+            out.array(f"arrays/{network}/{key}.npy", array)
+
     def _measured(self, options, error) -> Iterator[tuple[str, str, float]]:
+        numbers = {"collapse": "val/loops/digit/r1", "cluster_probe": "train/purity", "eigen_cam": "val/regions"}
+        numbers |= {"filters": "val/conv1/between", "number": "val/number"}
+        if options["measure"] in numbers:
+            split, key = numbers[options["measure"]].split("/", 1)
+            yield from [(split, key, error), (split, f"{key}_null", 1.01)]
+            return
         noise = self.noise * abs(self.rng.standard_normal())
         for split in options["splits"]:
             if options["measure"] == "accuracy":

@@ -25,6 +25,7 @@ ROOMS = {
     "world": "granularity.stages.theory.worlds",
     "study": "granularity.stages.verdicts.studies",
     "section": "granularity.stages.report.sections",
+    "picture": "granularity.stages.report.pictures",
 }
 _own: dict[str, dict[str, ModuleType]] = {room: {} for room in ROOMS}  # room -> name -> the user's file
 

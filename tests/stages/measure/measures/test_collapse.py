@@ -66,6 +66,8 @@ def test_structure_within_coarse_classes_is_found_where_there_is_some(gap, prese
     assert found["fine/cdnv"] > found["coarse/cdnv"] and found["fine/distances"].shape == (4, 4)
     assert 1 <= found["effective_rank"] <= 10
     probed = {(split, key): value for split, key, value in cluster_probe.measure(view, cluster_probe.Options(), 0)}
+    plane = probed["train", "plane"]
+    assert plane.shape == (240, 2) and plane.dtype == np.float32 and np.isfinite(plane).all()
     assert (probed["train", "purity"] > 95) == present and probed["train", "purity_null"] < 70
     kept = probed["val", "error_in_coarse"]
     assert probed["val", "error"] <= kept <= 55 and (kept < 5) == present

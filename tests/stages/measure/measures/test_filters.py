@@ -39,6 +39,9 @@ def test_the_cosines_are_those_of_explicit_loops():
     own = sorted(np.mean([one @ middle for one in side]) for side, middle in zip(sides, centres, strict=True))
     assert sorted([found["layer2.0.conv2/to_plus"], found["layer2.0.conv2/to_minus"]]) == pytest.approx(own)
     assert found["layer2.0.conv2/between"] == pytest.approx(centres[0] @ centres[1])
+    order = np.argsort([one @ vectors[:, -1] for one in units])
+    tenths = {frozenset(np.flatnonzero(found["layer2.0.conv2/side"] == sign)) for sign in (-1, 1)}
+    assert tenths == {frozenset(order[:4]), frozenset(order[-4:])}
     chords = np.linalg.norm(np.subtract.outer(units, units).diagonal(axis1=1, axis2=3), axis=2)
     doubled = -0.5 * (np.eye(40) - 1 / 40) @ chords**2 @ (np.eye(40) - 1 / 40)
     sizes = np.linalg.eigvalsh(doubled)[:-3:-1]

@@ -36,7 +36,11 @@ def _plan(plan: Planned) -> Iterator[Job]:
     sections = extensions.names("section")
     families = sorted({space.family for condition in plan.conditions for space in condition.spaces})
     configuration = plan.config.model_dump(mode="json")
+    measures = {one.file: one.module() for one in plan.config.measures if plan.config.report.pictures}
+    pictures = {name: "measure" for name, module in measures.items() if hasattr(module, "draw")}
+    pictures |= {name: "picture" for name in measures if name in extensions.names("picture")}
     options = {"configuration": configuration, "sections": sections, "families": families, "theory": theory}
+    options["pictures"] = pictures
     templates = (template(extensions.code("section", name)) for name in sections)
     yield Job("report", {}, options, inputs, files=tuple(str(file) for file in templates if file is not None))
 
@@ -61,6 +65,7 @@ STAGE = Stage(
     chosen=lambda options: [
         *(("section", name) for name in options.sections),
         *(("family", name) for name in options.families),
+        *((room, name) for name, room in options.pictures.items()),
     ],
     gathers=True,
     volatile=True,

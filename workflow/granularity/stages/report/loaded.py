@@ -32,6 +32,7 @@ class Loaded:
 
     Attributes:
         name, configuration: the configuration's name, and all of it; `options` is its section `report`.
+        pictures: of each measure with a picture, the kind of the file that draws it.
         conditions: those with trainings, so not a data set that is only transferred to.
         comparisons, between: see :mod:`granularity.stages.report.comparisons`.
         results, backbones, probe, measures, properties: see the functions of these names.
@@ -45,7 +46,7 @@ class Loaded:
 
     def __init__(self, task: Task):
         """Open all inputs of a report, and make its tables."""
-        self.configuration = task.options.configuration
+        self.configuration, self.pictures = task.options.configuration, task.options.pictures
         self.name = self.configuration.get("name", "")
         self.options = Report.model_validate(self.configuration.get("report", {}))
         self.command = os.environ.get("GRANULARITY_COMMAND", "snakemake")

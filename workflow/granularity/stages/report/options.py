@@ -18,6 +18,9 @@ class Report(Section):
     montage_clusters: Annotated[int, Field(ge=0, le=1000)] = Field(
         10, description="Number of clusters shown as rows of images."
     )
+    pictures: Annotated[int, Field(ge=0, le=100)] = Field(
+        3, description="Number of networks (one per label space) in each picture of a measure; 0: no pictures."
+    )
 
 
 class Page(Section):
@@ -27,6 +30,9 @@ class Page(Section):
     sections: list[str] = Field(description="Names of the sections of its page, in their order.")
     families: list[str] = Field(
         [], description="Names of its families of label spaces, which define how they are drawn."
+    )
+    pictures: dict[str, str] = Field(
+        {}, description="Of each measure with a picture, the kind of the file that draws it: picture or measure."
     )
     theory: dict[str, str] = Field(
         {}, description="Existing verdicts on theory worlds: folder -> the first digits of their digest."

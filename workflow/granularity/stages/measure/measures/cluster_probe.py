@@ -10,8 +10,9 @@ and depend on which fine class each cluster stands for:
 - `error_of_majority`: a cluster stands for the fine class of most of its training images;
 - `error_of_labels`: of a linear probe that learns the fine classes directly.
 
-For the split `train`: `purity`, the percentage of training images in their cluster's majority class, and `purity_null`,
-the same with fine labels shuffled within each coarse class.
+For the split `train`: `purity`, the percentage of training images in their cluster's majority class; `purity_null`, the
+same with fine labels shuffled within each coarse class; `plane`, an array float32 [training images, 2], the t-SNE of
+each coarse class; NaN in one of a single fine class.
 """
 
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ class Options(Section):
     perplexity: Annotated[float, Field(ge=1)] = Field(30, description="Perplexity of t-SNE.")
 
 
-def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float]]:
+def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, object]]:
     import torch
 
     from granularity.learning.training.evaluation import percent_wrong
@@ -49,7 +50,7 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
             f"first, '{view.ranks[0]}', but they do not divide these; name a coarser and a finer rank"
         )
     train, tests = view.features("train"), [view.features(split) for split in view.splits]
-    assignment = clusters(train.numpy(), coarse, fine, options.perplexity, seed_of(seed, "cluster_probe"))
+    assignment, plane = clusters(train.numpy(), coarse, fine, options.perplexity, seed_of(seed, "cluster_probe"))
     counts = int(assignment.max()) + 1, classes
     targets = [torch.from_numpy(assignment), torch.from_numpy(fine)]
     probes = linear_probes(train, targets, tests, counts, options.l2, seed_of(seed, "probe"), view.data.device)
@@ -57,6 +58,7 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
     table = confusion(assignment, fine, *counts)
     yield "train", "purity", 100 * table.max(1).sum() / len(fine)
     yield "train", "purity_null", 100 * confusion(assignment, null, *counts).max(1).sum() / len(fine)
+    yield "train", "plane", plane
     first = np.unique(assignment, return_index=True)[1]
     within = coarse[first][:, None] == coarse[np.unique(fine, return_index=True)[1]][None, :]
     for i, split in enumerate(view.splits):
@@ -70,22 +72,28 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
         yield split, "error_of_labels", percent_wrong(from_labels, truth)
 
 
-def clusters(features: np.ndarray, coarse: np.ndarray, fine: np.ndarray, perplexity: float, seed: int) -> np.ndarray:
-    """Cluster features [N, D] in each coarse class, into as many clusters as it has fine classes: int64 [N]."""
+def clusters(
+    features: np.ndarray, coarse: np.ndarray, fine: np.ndarray, perplexity: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cluster features [N, D] in each coarse class, into as many clusters as it has fine classes: int64 [N]; and the
+    plane in which they are clustered, float32 [N, 2].
+    """
     from sklearn.cluster import KMeans
     from sklearn.manifold import TSNE
 
     numbers, count = np.empty(len(features), dtype=np.int64), 0
+    plane = np.full((len(features), 2), np.nan, dtype=np.float32)
     for coarse_class in np.unique(coarse):
         images = np.flatnonzero(coarse == coarse_class)
         parts = len(np.unique(fine[images]))
         ids = np.zeros(len(images), dtype=np.int64)
         if parts > 1:
-            plane = TSNE(perplexity=min(perplexity, (len(images) - 1) / 3), random_state=seed % 2**32, n_jobs=1)
-            ids = KMeans(parts, n_init=10, random_state=seed % 2**32).fit_predict(plane.fit_transform(features[images]))
+            tsne = TSNE(perplexity=min(perplexity, (len(images) - 1) / 3), random_state=seed % 2**32, n_jobs=1)
+            plane[images] = tsne.fit_transform(features[images])
+            ids = KMeans(parts, n_init=10, random_state=seed % 2**32).fit_predict(plane[images])
         numbers[images] = count + ids
         count += parts
-    return numbers
+    return numbers, plane
 
 
 def confusion(found: np.ndarray, truth: np.ndarray, clusters: int, classes: int) -> np.ndarray:

@@ -12,7 +12,7 @@ weights have none, for each LAYER:
   started from the two sides of v; `LAYER/kmeans`: the cosine between these centres;
 - `LAYER/zero`: the number of filters left out;
 - `LAYER/mds`: an array [filters, 2], coordinates by classical multidimensional scaling of the chords between filters;
-  NaN for filters left out.
+  NaN for filters left out; `LAYER/side`: int8 [filters], 1 and -1 for the two clusters of tenths, 0 for other filters.
 """
 
 from collections.abc import Iterator
@@ -51,11 +51,15 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
         yield split, f"{layer}/zero", int(np.sum(lengths == 0))
         if len(units) < 2:
             continue
-        for name, value in (cosines(units, nearest(units)) | two_means(units)).items():
+        sides = nearest(units)
+        for name, value in (cosines(units, sides) | two_means(units)).items():
             yield split, f"{layer}/{name}", value
         places = np.full((len(weights), 2), np.nan)
         places[lengths > 0] = scaled(units)
         yield split, f"{layer}/mds", places
+        side, kept = np.zeros(len(weights), dtype=np.int8), np.flatnonzero(lengths > 0)
+        side[kept[sides[0]]], side[kept[sides[1]]] = 1, -1
+        yield split, f"{layer}/side", side
 
 
 def filters(network, patterns: list[str]) -> dict[str, np.ndarray]:

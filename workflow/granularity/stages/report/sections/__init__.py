@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-ORDER = ("curve", "caveats", "questions", "results", "measures", "spaces", "clusters", "claims", "reproduce")
+ORDER = ("curve", "caveats", "questions", "results", "measures", "pictures")
+ORDER += ("spaces", "clusters", "claims", "reproduce")
 
 
 @dataclass(frozen=True)
