@@ -204,6 +204,14 @@ CONTRADICTIONS = [
     ("pretrain.batch_size: 301", {"pretrain": {"batch_size": 301}, "conditions": ONE}),
     ("finetune.batch_size: 301", {"finetune": {"batch_size": 301}, "conditions": ONE}),
     ("jobs.processes: 200 cannot share", {"jobs": {"processes": 200}, "finetune": {"batch_size": 200}}),
+    (
+        "jobs.processes: 3 cannot share the 5 micro-batches evenly (pretrain)",
+        {"jobs": {"processes": 3}, "pretrain": {"batch_size": 30, "micro_batch": 6}},
+    ),
+    (
+        "jobs.processes: 2 cannot share a normalisation under compile; set micro_batch (finetune)",
+        {"jobs": {"processes": 2}, "finetune": {"compile": True}},
+    ),
     ("pretrain.warmup_epochs: 2.4 are more than epochs = 2; lower", {"pretrain": {"epochs": 2}}),
     ('pretrain.augment.policy = "RandomErasin"', {"pretrain": {"augment": {"policy": "RandomErasin"}}}),
     ("pretrain.final_lr: 1.0 is more", {"pretrain": {"final_lr": 1.0}}),

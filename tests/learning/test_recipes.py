@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import numpy as np
-import pydantic
 import pytest
 import torch
 from timm.optim import list_optimizers
 
 from granularity.config import files
 from granularity.learning.networks.network import build
-from granularity.learning.options import Pretrain, Recipe
+from granularity.learning.options import Recipe
 from granularity.learning.training.loop import minimise, optimiser, share_of_peak
 from granularity.plan.trainings import transfers
 
@@ -31,16 +30,6 @@ def test_a_gradient_is_clipped_to_a_norm_over_all_weights(clip):
     moved = before - torch.cat([network.weight[0].detach(), network.bias.detach()])
     length = 0.1 * min(13, clip or 13)
     torch.testing.assert_close(moved, torch.tensor([3.0, 4.0, 0.0, 12.0]) / 13 * length, rtol=1e-4, atol=1e-6)
-
-
-def test_a_recipe_that_several_processes_cannot_share_is_refused():
-    """By the job; the configuration compares their number with the size of a batch alone."""
-    for values, words in (
-        ({"batch_size": 30, "micro_batch": 6}, "processes: 3 cannot share the 5 micro-batches evenly"),
-        ({"compile": True}, "compile: set micro_batch"),
-    ):
-        with pytest.raises(pydantic.ValidationError, match=words):
-            Pretrain(recipe=values, processes=3)
 
 
 PAPER = {

@@ -130,7 +130,9 @@ class Experiment(Section):
         description="A file that this file modifies; its path is relative to this file. Keys given here override it.",
     )
     device: Device = Field(
-        "auto", description="auto: a GPU if one is visible; cuda: a GPU or an error, never a silent fallback; cpu."
+        "auto",
+        description="auto: a GPU if the job sees one (on Slurm write cuda: auto asks for none); cuda: a GPU or an "
+        "error; cpu.",
     )
     seeds: Seeds = Seeds()
     axes: dict[str, Annotated[list[JsonValue] | dict[str, dict[str, JsonValue]], Field(min_length=1)]] = Field(
@@ -348,8 +350,8 @@ def _of_recipes(config: Any) -> Iterator[str]:
         for section, size in images:
             if size != "all" and recipe.batch_size > size:
                 yield f"{where}.batch_size: {recipe.batch_size} is more than the {size} training images of {section}"
-        if config.jobs.processes > recipe.batch_size:
-            yield f"jobs.processes: {config.jobs.processes} cannot share a {where}.batch_size of {recipe.batch_size}"
+        if complaint := recipe.unshareable(config.jobs.processes):
+            yield f"jobs.{complaint} ({where})"
         crop, pad = recipe.augment.crop, recipe.augment.pad
         if crop is not None and crop > config.pixels.size + 2 * pad:
             yield f"{where}.augment.crop: {crop} px do not fit in the padded {config.pixels.size} px image"

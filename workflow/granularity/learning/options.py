@@ -167,6 +167,17 @@ class Recipe(Section):
         whole = self.optimizer not in ("sgd", "adam", "adamw")  # others use norms of whole tensors
         return rounded or whole or any((self.micro_batch, self.clip_norm, self.compile, self.freeze_backbone))
 
+    def unshareable(self, processes: int) -> str:
+        """Return why several processes cannot train one network with this recipe together; empty if they can."""
+        micro_batches = self.batch_size // self.micro_batch if self.micro_batch else processes
+        if processes > self.batch_size:
+            return f"processes: {processes} cannot share a batch_size of {self.batch_size}"
+        if micro_batches % processes:
+            return f"processes: {processes} cannot share the {micro_batches} micro-batches evenly"
+        if processes > 1 and self.compile and not self.micro_batch:
+            return f"processes: {processes} cannot share a normalisation under compile; set micro_batch"
+        return ""
+
     @model_validator(mode="after")
     def _consistent(self):
         if self.final_lr > self.lr:
@@ -258,13 +269,8 @@ class Trainings(Section):
 
     @model_validator(mode="after")
     def _can_share(self):
-        if self.processes > self.recipe.batch_size:
-            raise ValueError(f"processes: {self.processes} cannot share a batch_size of {self.recipe.batch_size}")
-        one, whole = self.recipe.micro_batch, self.recipe.batch_size
-        if one is not None and (whole // one) % self.processes:
-            raise ValueError(f"processes: {self.processes} cannot share the {whole // one} micro-batches evenly")
-        if self.recipe.compile and one is None and self.processes > 1:
-            raise ValueError("compile: set micro_batch; normalisation over several processes cannot be compiled")
+        if complaint := self.recipe.unshareable(self.processes):
+            raise ValueError(complaint)
         return self
 
 

@@ -302,7 +302,7 @@ def _cost(costs: Sequence[Costs], kept: set[str]) -> Iterator[str]:
     unknown = ", ".join(stage.name for stage in stages if stage.seconds is None)
     if unknown:
         yield f"not known yet: {unknown}; run `snakemake samples`, then check again"
-    yield f"in all{', without these' if unknown else ''}: {about(total)} on {unit} of this machine"
+    yield f"{'of those known' if unknown else 'in all'}: {about(total)} on {unit} of this machine"
 
 
 def about(number: float | None) -> str:
