@@ -6,8 +6,7 @@ only other split. Each step takes `batch` of each, in evaluation mode. `method` 
 - `projected`: the head reads features without the direction between the two means, so neither the head's gradient nor
   the features' has a part along it (the method `gradients` of `studies/contamination_undone`, in the last layer);
 - `matched`: the squared distance between the two means, over the variance of known features, is added to the loss with
-  weight `penalty` (the first moment of Deep CORAL, Sun and Saenko 2016);
-- `random`: as `projected`, with a random direction per step, a control.
+  weight `penalty` (the first moment of Deep CORAL, Sun and Saenko 2016).
 
 The trained network has an ordinary head, without a projection.
 """
@@ -25,8 +24,8 @@ describe, classes = labels.describe, labels.classes
 
 
 class Options(Section):
-    method: Literal["projected", "matched", "random"] = Field("projected", description="What is done with the shift.")
-    batch: Count = Field(128, le=MOST, description="Unlabelled images of each kind in a step.")
+    method: Literal["projected", "matched"] = Field("projected", description="What is done with the shift.")
+    batch: Count = Field(64, le=MOST, description="Unlabelled images of each kind in a step.")
     penalty: float = Field(1.0, ge=0, description="Weight of the distance between means, of `matched`.")
 
 
@@ -60,8 +59,7 @@ def make(source, data, recipe, options: Options):
             with torch.no_grad():
                 known, shifted = unlabelled()
                 middle = known.mean(0)
-                direction = torch.randn_like(middle) if options.method == "random" else shifted.mean(0) - middle
-                unit = direction / direction.norm().clamp_min(1e-12)
+                unit = torch.nn.functional.normalize(shifted.mean(0) - middle, dim=0)
             return x - ((x - middle) @ unit)[:, None] * unit
 
         def forward(images):
@@ -73,7 +71,7 @@ def make(source, data, recipe, options: Options):
                 return torch.nn.functional.pad(head(without(x)), (0, 1))
             known, shifted = unlabelled()
             distance = (known.mean(0) - shifted.mean(0)).square().sum()
-            added = options.penalty * distance / known.detach().var(0).sum().clamp_min(1e-12)
+            added = options.penalty * distance / known.var(0).sum().clamp_min(1e-12)
             return torch.cat([head(x), added.expand(len(x), 1)], 1)
 
         network.forward = forward
