@@ -18,8 +18,8 @@ ROWS = [  # of the atlas, in its order
     *(f"{look.ENDS}/{part}" for part in ("hardest tenth", "other images")),
 ]
 # In the table.
-SHOWN = ["probe/class/linear", "probe/class/knn", "probe/kind/linear", "probe/kind/knn", "collapse/kind/cdnv"]
-SHOWN += ["collapse/effective_rank", "transferability/kind/leep", "robustness/kind/red", "agreement/cka"]
+SHOWN = ["probe/class/linear", "probe/class/knn", "probe/kind/linear", "collapse/kind/cdnv"]
+SHOWN += ["collapse/effective_rank", "transferability/kind/leep", "robustness/kind/red"]
 SHOWN += [look.ENDS, f"{look.ENDS}/hardest tenth"]
 ADDED = ("kmeans-50", "nearest-50-3", "levels-5", "random-instance", "distil", "mask")
 

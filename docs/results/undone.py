@@ -26,7 +26,7 @@ import granularity
 from granularity.claims.statistics import interval, mean_of
 from granularity.stages.theory.runs import at
 
-NAME, PHOTOGRAPHS = "contamination_undone", "undone_photographs"
+NAME, PHOTOGRAPHS, TRAINED = "contamination_undone", "undone_photographs", "undone_in_training"
 ON_PHOTOGRAPHS = {"none": "as trained", "projected-500": "direction removed, 500 images"}
 ON_PHOTOGRAPHS |= {"projected-20": "the same, 20 images", "matched-500": "means matched, 500 images"}
 ON_PHOTOGRAPHS |= {"random": "a random direction removed", "statistics-500": "batch statistics of 500 shifted images"}
@@ -99,14 +99,15 @@ def answer() -> str:
     return "\n".join(textwrap.fill(f"- {one}", 120, subsequent_indent="  ") for one in filled.split(" - "))
 
 
-def differences() -> dict[str, pd.Series]:
-    """What was predicted of photographs, by prediction: a number per draw, in points of error."""
-    table = read(PHOTOGRAPHS)
-    table["what"] = table["space"] + " " + table["key"]
-    wide = table.pivot(index=["border", "draw"], columns="what", values="value")
+def differences(study: str = PHOTOGRAPHS, axis: str = "border", usual: str = "red") -> dict[str, pd.Series]:
+    """What a study predicted of photographs, by prediction: a number per draw, in points of error."""
+    table = read(study)
+    parts = [table[column] for column in ("network", "space", "key") if column in table]
+    wide = table.assign(what=[" ".join(one) for one in zip(*parts, strict=True)])
+    wide = wide.pivot(index=[axis, "draw"], columns="what", values="value")
     found = {}
-    for name, said in predictions(PHOTOGRAPHS).items():
-        own = wide.loc[said.get("border", "red")]
+    for name, said in predictions(study).items():
+        own = wide.loc[said.get(axis, usual)]
         found[name] = own[said["of"]] - (own[said["minus"]] if "minus" in said else 0)
     return found
 
@@ -153,7 +154,16 @@ def photographs_answer() -> str:
 
 def photographs_predicted() -> str:
     """Predictions of photographs: the mean over draws with its interval, corrected for all of them."""
-    said, found, rows = predictions(PHOTOGRAPHS), differences(), []
+    return _predicted(PHOTOGRAPHS, differences())
+
+
+def trained_predicted() -> str:
+    """The same of networks trained with unlabelled images."""
+    return _predicted(TRAINED, differences(TRAINED, "shift", "border"))
+
+
+def _predicted(study: str, found: dict[str, pd.Series]) -> str:
+    said, rows = predictions(study), []
     for name, values in found.items():
         low, high = interval(*mean_of(values), len(said))
         row = pd.Series({"difference": values.mean(), "low": low, "high": high})
@@ -168,8 +178,12 @@ def drawing() -> None:
 if __name__ == "__main__":
     tables = []
     for folder in map(Path, sys.argv[1:]):
-        border, draw = re.fullmatch(r"border-(\w+)_draw-(\d+)", folder.name).groups()
-        own = granularity.runs(folder).query("measure == 'undone'")
-        tables.append(own[["space", "key", "value"]].assign(border=border, draw=int(draw)))
-    table = pd.concat(tables).sort_values(["border", "draw", "space", "key"])
-    table.to_csv(table_of(PHOTOGRAPHS), index=False, float_format="%.6g", lineterminator="\n")
+        axis, value, draw = re.fullmatch(r"(border|shift)-(\w+)_draw-(\d+)", folder.name).groups()
+        own = granularity.runs(folder).query("measure == 'undone'").assign(**{axis: value, "draw": int(draw)})
+        names = [*(["network"] if axis == "shift" else []), "space", "key", "value"]
+        tables.append(own[[*names, axis, "draw"]])
+    order = [axis, "draw", *names[:-1]]
+    table = pd.concat(tables).sort_values(order)
+    table.to_csv(
+        table_of(TRAINED if axis == "shift" else PHOTOGRAPHS), index=False, float_format="%.6g", lineterminator="\n"
+    )

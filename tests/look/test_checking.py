@@ -83,7 +83,9 @@ def test_the_plan_says_where_label_spaces_are_from_and_which_trainings_are_there
     folder, _ = tiny_results
     with contextlib.chdir(folder):
         text = check(folder, tiny_chain.TINY)
-        more = check(folder, {**tiny_chain.TINY, "seeds": {"pretrain": 2, "finetune": 2}})
+        objective = {"name": "mask", "options": {"encoder_stride": 2}}  # of other code
+        two = {"networks": [{"name": "resnet18"}, {"name": "masked", "objective": objective}]}
+        more = check(folder, {**tiny_chain.TINY, **two, "seeds": {"pretrain": 2, "finetune": 2}})
         again = CliRunner().invoke(cli.app, ["config", "check", "-f", str(folder / "mine.yaml")])
     for line in (
         f"train-60: 5 label spaces; conditions.0 ({folder / 'mine.yaml'})",

@@ -270,9 +270,9 @@ def describe(plans: Sequence[Plan], found: Found, built: Sequence[dict[str, Buil
 
 LEGEND = (
     "there: in the store, made by the present code. FLOP: floating-point operations of the jobs to run, forward and "
-    "backward. time: of the jobs to run on one CPU (or GPU), from steps timed on this machine. -: unknown, because the "
-    "images are not counted yet (snakemake samples), or a trial failed. Not counted: reading and scaling the images, "
-    "k-means, the theory."
+    "backward. time: of the jobs to run on one CPU (or GPU), from steps timed on this machine, of labels whatever the "
+    "objective. -: unknown, because the images are not counted yet (snakemake samples), or a trial failed. Not "
+    "counted: reading and scaling the images, k-means, the theory."
 )
 
 

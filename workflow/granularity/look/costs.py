@@ -133,9 +133,9 @@ class Costs:
     def _tried(self, job: Job) -> Cost | None:
         """Return the cost of a job's stage with its options, from a trial unless one is recorded; None if it fails.
 
-        All jobs with several networks are tried with the same number of networks.
+        All jobs with several networks are tried with the same number of networks, and every objective as labels.
         """
-        left_out = ("runs", "keep", "init", "network", "transfer", "name", "epochs")
+        left_out = ("runs", "keep", "init", "network", "transfer", "name", "epochs", "objective")
         options = {key: value for key, value in job.options.items() if key not in left_out}
         if "recipe" in options:  # as tried: trainings that differ only in length cost the same
             options["recipe"] = {**options["recipe"], **FRESH}
@@ -268,7 +268,8 @@ class Costs:
         return self._made("pretrain", f"pretrain-{batch}-{len(runs)}", options, **given, hierarchy=labels)
 
     def _try_pretrain(self, job: Job, many: int, batch: int) -> Cost:
-        return self._timed(many, batch, lambda: self._pretrained(job, _runs(many, first=TOGETHER), batch))
+        runs = _runs(many, first=TOGETHER * (1 + len(self._costs)))  # that no other trial has made
+        return self._timed(many, batch, lambda: self._pretrained(job, runs, batch))
 
     def _try_finetune(self, job: Job, many: int, batch: int) -> Cost:
         given = self._inputs(batch) | {"pretrain": self._pretrained(job, _runs(many), batch)}
