@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-QUICK = ["train_step", "loader", "embed", "kmeans", "probes", "verify", "theory", "cores:part=decoded"]
+QUICK = ["train_step", "loader", "embed", "kmeans", "probes", "verify", "theory"]
 
 
 @pytest.mark.parametrize("work", QUICK)
