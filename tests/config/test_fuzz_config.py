@@ -262,7 +262,10 @@ CONTRADICTIONS = [
     ("measures.0.measure: there is no measure 'x'", {"measures": [{"name": "x"}]}),
     ("measures.0.of: a value is given twice", {"measures": [{"of": ["backbones", "backbones"]}]}),
     ("measures.0.options.x: ", {"measures": [{"options": {"x": 1}}]}),
-    ("measures.0.splits: there is no split 'v2'", {"measures": [{"splits": ["v2"]}]}),
+    (
+        "measures.0.splits: there is no split 'v2'",
+        {"samples": {"extra_splits": ["val"]}, "measures": [{"splits": ["v2", "val", "val (published)"]}]},
+    ),
 ]
 
 

@@ -531,6 +531,7 @@ def test_what_there_is_nothing_to_show_of_is_left_out(monkeypatch, tmp_path, ove
     _, output = make(monkeypatch, tmp_path, FEW | over)
     text = text_of(output)
     assert sections_of(text) == [name for name in DEFAULT_SECTIONS if name not in absent]
+    assert ("all training images" in text) == (over.get("conditions", [{}])[0].get("train_size") == "all")
     drawn = {file.stem for file in (output / "figures").iterdir()}
     assert parts <= drawn and drawn == set(re.findall(r'<figure id="figure-(\w+)">', text))
     assert {file.stem for file in (output / "tables").glob("*.csv")} == set(re.findall(r"tables/(\w+)\.csv", text))

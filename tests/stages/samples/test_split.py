@@ -53,6 +53,12 @@ def test_validation_is_a_count_or_a_share(all_digits, validation, count):
     assert len(ids(assign(all_digits, "all", validation=validation), "val")) == count
 
 
+def test_an_extra_split_is_not_validated_on(all_digits):
+    frame = all_digits.assign(split=["train", "train", "test"] * 599)
+    kept, _ = stage.assign(frame, section(validation=100, extra_splits=["test"]), "all", 0)
+    assert kept["split"].value_counts().to_dict() == {"train": 1098, "test": 599, "val": 100}
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [

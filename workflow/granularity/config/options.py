@@ -22,7 +22,7 @@ from granularity.stages.measure.measures.probe import Probe
 from granularity.stages.measure.options import Measure
 from granularity.stages.pixels.options import Pixels
 from granularity.stages.report.options import MERGED, Report
-from granularity.stages.samples.options import Condition, samples_section
+from granularity.stages.samples.options import Condition, kept_as, samples_section
 from granularity.stages.samples.options import complaints as samples_complaints
 from granularity.stages.theory.options import Theory
 
@@ -233,7 +233,7 @@ def complaints(config: Any) -> Iterator[str]:
     yield from _of_predictions(config, [space.name for space in label_spaces])
     yield from _names("measures", config.measures)
     for i, measure in enumerate(config.measures):
-        splits = ["train", "val", *config.samples.extra_splits]
+        splits = ["train", "val", *map(kept_as, config.samples.extra_splits)]
         yield from _unknown(f"measures.{i}.splits", measure.splits, "split", splits)
         yield from _unknown(f"measures.{i}.ranks", measure.ranks, "rank", config.samples.ranks)
     mistakes = list(_of_recipes(config))  # `finetune` inherits some mistakes from `pretrain`

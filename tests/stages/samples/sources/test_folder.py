@@ -86,10 +86,10 @@ def test_a_name_that_may_be_a_split_is_never_silently_a_rank(tmp_path, folders, 
 def test_ranks_of_a_taxonomy_have_no_folder_level(tmp_path, split):
     root = fill(tmp_path / "root", *(f"{split}{digit}" for digit in ("six", "one", "four")))
     file = tmp_path / "taxonomy.csv"
-    file.write_text("digit,loops\none,none\nfour,one\nsix,one\n")
+    file.write_text("# by hand\ndigit,loops\none,none\nfour,one #1\nsix,one #1\n")
     params = section(source="folder", root=root, ranks=["loops", "digit"], target="loops", taxonomy=file)
     assert source.find(params).ranks == ["digit"]
     table = table_of(of_folder(root, "loops", "digit", taxonomy=file))
-    assert dict(zip(table["digit"], table["loops"], strict=True)) == {"one": "none", "four": "one", "six": "one"}
+    assert dict(zip(table["digit"], table["loops"], strict=True)) == {"one": "none", "four": "one #1", "six": "one #1"}
     assert table["digit"].cat.categories.tolist() == ["one", "four", "six"]  # in the order of the file
-    assert table["loops"].cat.categories.tolist() == ["none", "one"]
+    assert table["loops"].cat.categories.tolist() == ["none", "one #1"]

@@ -53,8 +53,9 @@ class ConditionResults:
         self.artifacts = {artifact.place.relative_to(folder.parent).as_posix(): artifact for artifact in artifacts}
         (self.samples,) = self.of("samples")
         self.ranks, self.target = self.samples.facts["ranks"], self.samples.facts["target"]
-        train = self.images("train")
-        self.label = f"{train:,} training image{'' if train == 1 else 's'}"
+        # As asked for, not as counted: draws can differ in how many images are left out.
+        size = self.samples.manifest["options"]["train_size"]
+        self.label = f"{size if size == 'all' else f'{size:,}'} training image{'' if size == 1 else 's'}"
         planned = [options.manifest["options"] for options in self.of("hierarchy")]
         hierarchies = dict(zip((options["space"] for options in planned), self.of("hierarchy"), strict=True))
         self.spaces = [ShownSpace(options["space"], options["family"], options["params"]) for options in planned]

@@ -43,8 +43,8 @@ class Samples(_Place):
     train: str | None = Field(None, description="The publisher's split to train on (null: train).")
     val: str | None = Field(
         None,
-        description="The publisher's split to validate on (null: val, or else test, or else `validation` images held "
-        "out of the training split).",
+        description="The publisher's split to validate on (null: val, or else test, if not among `extra_splits`, or "
+        "else `validation` images held out of the training split).",
     )
     extra_splits: Annotated[list[str], ONCE] = Field(
         [],
@@ -105,6 +105,11 @@ class Samples(_Place):
         for complaint in complaints(self):
             raise ValueError(complaint)
         return self
+
+
+def kept_as(split: str) -> str:
+    """Return the name of an extra split in the sample table, where `train` and `val` are those that are used."""
+    return f"{split} (published)" if split in ("train", "val") else split
 
 
 class _Size(Section):

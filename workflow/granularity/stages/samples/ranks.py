@@ -85,8 +85,8 @@ def _categorical(column: pd.Series) -> pd.Series:
 def read_taxonomy(file: Path) -> pd.DataFrame:
     """Read a CSV file whose first column names the classes of a rank, each once; other columns are coarser ranks."""
     try:
-        data = io.BytesIO(read_regular(file, LARGEST))
-        rows = pd.read_csv(data, dtype="str", keep_default_na=False, comment="#", header=None)
+        told = [line for line in read_regular(file, LARGEST).splitlines(keepends=True) if not line.startswith(b"#")]
+        rows = pd.read_csv(io.BytesIO(b"".join(told)), dtype="str", keep_default_na=False, header=None)
     except (GranularityError, ValueError) as error:
         problem = error if isinstance(error, GranularityError) else f"{file}: is not a CSV file ({str(error).strip()})"
         raise GranularityError(f"samples.taxonomy: {problem}") from None

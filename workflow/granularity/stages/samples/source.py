@@ -98,7 +98,8 @@ def chosen(published: Collection[str], params: Samples) -> tuple[str | None, str
     train = params.train or "train"
     if train not in published:
         raise GranularityError(f"samples.train: name the split to train on; the source has {sorted(published)}")
-    val = params.val or next((name for name in VALIDATION if name in published and name != train), None)
+    free = {*published} - {train, *params.extra_splits}
+    val = params.val or next((name for name in VALIDATION if name in free), None)
     if val == train:
         raise GranularityError(f"samples.val: '{val}' is the training split")
     return train, val

@@ -14,7 +14,7 @@ from granularity.base.seeds import seed_of
 from granularity.data import hub
 from granularity.data.images import Reader
 from granularity.stages.samples import checks, ranks, source
-from granularity.stages.samples.options import Samples, of_source, too_few
+from granularity.stages.samples.options import Samples, kept_as, of_source, too_few
 from granularity.store.task import Task
 from granularity.store.writer import Writer
 
@@ -112,7 +112,7 @@ def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: in
         sizes = f"{len(frame)} images, {len(held_out)} for validation and {len(pool)} for training"
         raise GranularityError(f"conditions.train_size = {train_size}: there are {sizes}")
     split = np.full(len(frame), None, dtype=object)
-    extra = {name: f"{name} (published)" if name in ("train", "val") else name for name in params.extra_splits}
+    extra = {name: kept_as(name) for name in params.extra_splits}
     for name, shown in extra.items():
         split[published[name]] = shown
     split[held_out], split[pool[:size]] = "val", "train"

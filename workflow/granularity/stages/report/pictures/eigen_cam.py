@@ -20,13 +20,14 @@ def draw(trainings: list[list[Snapshot]], name: str) -> str:
     split = max((key.split("/")[0] for key in first.files), key=lambda split: split == "val")
     rows = first.array(f"{split}/rows")
     chosen = np.linspace(0, len(rows) - 1, min(ACROSS, len(rows))).astype(int)
-    images, crop = pictures(*first.condition.of("pixels")), first.artifact.manifest["options"]["augment"]["crop"]
-    tiles = [_tile(images[row], crop) for row in rows[chosen]]
+    images = pictures(*first.condition.of("pixels"))
     classes = first.condition.samples.table("samples.parquet", [first.ranks[-1]])[first.ranks[-1]].iloc[rows[chosen]]
     messages = [f"number of regions {moves(part, f'{split}/regions')}" for part in trainings]
     words = [[f"{one.state}\n{one.values[f'{split}/regions']:.2f} regions" for one in part] for part in trainings]
     figure, blocks = grid(trainings, messages, [["image", *part] for part in words], 1, (4.4, 0.43), 0.1, 0.06)
     for axes, snapshots in zip(blocks, trainings, strict=True):
+        crop = snapshots[0].artifact.manifest["options"]["augment"]["crop"]  # of this network
+        tiles = [_tile(images[row], crop) for row in rows[chosen]]
         maps = [one.array(f"{split}/maps")[chosen] for one in snapshots]
         strips = [tiles, *([_over(*both) for both in zip(tiles, some, strict=True)] for some in maps)]
         for axis, strip in zip(axes.flat, strips, strict=True):
