@@ -8,6 +8,7 @@ import pytest
 from granularity.base.errors import GranularityError
 from granularity.config import files
 from granularity.config.cells import cells
+from granularity.plan.graph import plans
 from granularity.stages.gather import predictions
 
 AXES = {"pretrain.lr": [0.1, 0.3], "conditions.0.train_size": [300, 600]}
@@ -55,24 +56,51 @@ MISTAKES = [
 ]
 
 
-def test_predictions_of_what_is_not_planned_are_refused(tmp_path):
+SPACES = {"manual": ["digit"], "random": [10]}
+KINDS = {
+    "label_spaces": SPACES,
+    "conditions": [{"train_size": 900, "merged": ["manual-digit"]}, {"train_size": 300, "spaces": ["random-10"]}],
+    "axes": {"pretrain.weight_decay": [0, 0.0005], "conditions.1.train_size": [300, 600]},
+    "networks": [{"name": "plain"}, {"name": "masked", "objective": {"name": "mask"}}],
+}
+AT_900, AT_300 = {"condition": "train-900"}, {"condition": "train-300"}
+REFUSED = [
+    ({}, "predictions.p.arm"),
+    ({"arm": "random-7"}, "p: there is no arm 'random-7'; there are plain/target"),
+    ({"arm": "random-10"}, "p: where: its arms are in several conditions, train-300, train-600, train-900; name one, "),
+    ({"arm": "random-10", "where": {"conditions.1.train_size": 300}}, "several conditions, train-300, train-900; name"),
+    ({"arm": "manual-digit", "where": AT_300}, "there is no arm 'manual-digit'; there are plain/target, plain/random-"),
+    ({"arm": "plain_merged/random-10", "where": AT_900}, "there is no arm 'plain_merged/random-10'; there are plain/"),
+    ({"arm": "masked/random-10", "where": AT_900}, "there is no arm 'masked/random-10'; there are plain/target"),
+    ({"arm": "random-10", "where": {"pretrain.weight_decay": 0.2}}, "where: no cell has pretrain.weight_decay = 0.2; "),
+    (
+        {"arm": "random-10", "where": AT_300 | {"conditions.1.train_size": 600}},
+        "where: no cell has conditions.1.train_size = 600; there are 300",
+    ),
+    ({"arm": "random-10", "lo": 1}, "predictions.p.lo = 1: unknown key; did you mean 'low'?"),
+    ({"arm": "random-10", "where": AT_300, "transfer": "head"}, "p: transfer: must be one of target, not 'head'"),
+    ({"arm": "random-10", "low": 2}, "predictions.p.low: 2.0 is not below high = 1.0"),
+    (
+        {"arm": "random-10", "where": AT_300, "measure": "prob/loops/knn"},
+        "p: measure: 'prob' is not measured; measures are probe",
+    ),
+    ({"arm": "random-10", "where": AT_300 | {"conditions.1.train_size": 300, "pretrain.weight_decay": 0}}, None),
+    ({"arm": "plain_merged/manual-digit", "where": AT_900}, None),
+    ({"arm": "masked/mask", "where": AT_300}, None),
+]
+
+
+@pytest.mark.parametrize(("said", "words"), REFUSED, ids=[str(said) for said, _ in REFUSED])
+def test_predictions_of_what_is_not_planned_are_refused(said, words, tmp_path):
     file = tmp_path / "said.yaml"
-
-    def refused(**one):
-        file.write_text(json.dumps({"question": "?", "predictions": {"p": {"low": 0, "high": 1} | one}}))
-        with pytest.raises(GranularityError) as caught:
-            files.validate(SMALL | {"axes": {"pretrain.lr": [0.1, 0.3]}, "predictions": str(file)})
-        return caught.value.args[0]
-
-    assert "said.yaml: predictions.p.arm" in refused()
-    assert "p: there is no arm 'random-7'; there are resnet18/target" in refused(arm="random-7")
-    assert "p: no axis pretrain.lr has the value 0.2" in refused(arm="random-10", where={"pretrain.lr": 0.2})
-    assert "predictions.p.lo = 1: unknown key; did you mean 'low'?" in refused(arm="random-10", lo=1)
-    assert "p: transfer: must be one of target, not 'head'" in refused(arm="random-10", transfer="head")
-    assert "predictions.p.low: 2.0 is not below high = 1.0" in refused(arm="random-10", low=2)
-    assert "p: measure: 'prob' is not measured; measures are probe" in refused(
-        arm="random-10", measure="prob/loops/knn"
-    )
+    file.write_text(json.dumps({"question": "?", "predictions": {"p": {"low": 0, "high": 1} | said}}))
+    study = files.validate(SMALL | KINDS | {"predictions": str(file)})
+    if words is None:
+        assert plans(study)
+        return
+    with pytest.raises(GranularityError) as caught:
+        plans(study)
+    assert words in caught.value.args[0]
 
 
 def test_a_prediction_may_not_compare_errors_on_two_targets(tmp_path):
@@ -83,20 +111,55 @@ def test_a_prediction_may_not_compare_errors_on_two_targets(tmp_path):
     study["transfers"] = [{"name": "own"}, elsewhere]
     arm = {"arm": "resnet18_merged/manual-digit", "against": "manual-digit", "low": 0, "high": 1}
 
-    def validated(transfer):
+    def planned(transfer):
         file.write_text(json.dumps({"question": "?", "predictions": {"p": arm | {"transfer": transfer}}}))
-        return files.validate(study)
+        return plans(files.validate(study))
 
-    assert len(cells(validated("own"))) == 2
+    assert len(planned("own")) == 3
     with pytest.raises(GranularityError, match="'elsewhere' does not finetune resnet18_merged, whose error is on ano"):
-        validated("elsewhere")
+        planned("elsewhere")
+
+
+RATES = [("train-900", 0.0, 5.0, 0.0), ("train-900", 0.0005, 5.0, 2.0), ("train-300", 0.0, 20.0, 13.0)]
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ({"pretrain.weight_decay": 0, "condition": "train-900"}, -5.0),
+        ({"pretrain.weight_decay": 0.0005}, -3.0),
+        ({"condition": "train-300", "pretrain.weight_decay": "0.0"}, -7.0),
+        ({"condition": "train-300", "pretrain.weight_decay": 0.0005}, None),  # which was not run
+        ({}, "p: where: its arms are in several conditions, train-300, train-900; name one"),
+        ({"pretrain.weight_decay": 1}, "p: where: no cell has pretrain.weight_decay = 1; there are 0.0, 0.0005"),
+    ],
+)
+def test_a_prediction_is_judged_on_its_cells_and_condition(where, found):
+    rows = [
+        row
+        for condition, decay, *two in RATES
+        for row in ((condition, decay, "target", two[0]), (condition, decay, "a", two[1]))
+    ]
+    runs = pd.DataFrame(rows, columns=["condition", "pretrain.weight_decay", "space", "value"])
+    runs = pd.concat([runs.assign(draw=draw) for draw in (0, 1)], ignore_index=True)
+    runs = runs.assign(measure="val_error", network="net", stage="pretrain")
+    said = {"question": "?", "predictions": {"p": {"arm": "a", "low": -10, "high": 0, "where": where}}}
+
+    def judged():
+        return predictions.judged(predictions.Predictions.model_validate(said), runs, ["net"]).loc[0]
+
+    if isinstance(found, str):
+        with pytest.raises(GranularityError, match=found):
+            judged()
+    else:
+        assert judged()["difference"] == found if found else not judged()["draws"]
 
 
 def test_a_prediction_is_judged_on_its_transfer():
     rows = [("finetune", "own", "target", 9.0), ("finetune", "own", "a", 7.0), ("finetune", "other", "target", 50.0)]
     rows += [("finetune", "other", "a", 45.0), ("pretrain", None, "a", 7.5)]
     runs = pd.DataFrame(rows, columns=["stage", "transfer", "space", "value"]).assign(
-        measure="val_error", network="net"
+        measure="val_error", network="net", condition="train-300"
     )
     runs = pd.concat([runs.assign(draw=draw) for draw in (0, 1)], ignore_index=True)
     asked = {"arm": "a", "low": -10, "high": 0}

@@ -16,7 +16,6 @@ from granularity.learning.training.objectives import chosen
 from granularity.plan.trainings import deep, networks, transfers
 from granularity.stages.cluster.options import Cluster
 from granularity.stages.duplicates.options import Duplicates
-from granularity.stages.gather import predictions
 from granularity.stages.hierarchy.space import TARGET, Space, clusterings, label_spaces_section, misnamed, spaces
 from granularity.stages.measure.measures.probe import Probe
 from granularity.stages.measure.options import Measure
@@ -230,7 +229,8 @@ def complaints(config: Any) -> Iterator[str]:
     yield from _of_encoder(config, label_spaces)
     yield from _of_networks(config)
     yield from _of_transfers(config)
-    yield from _of_predictions(config, [space.name for space in label_spaces])
+    if config.predictions is not None and config.seeds.draws == 1 and not config.axes:
+        yield "predictions: need a study; set seeds.draws or axes"
     yield from _names("measures", config.measures)
     for i, measure in enumerate(config.measures):
         splits = ["train", "val", *map(kept_as, config.samples.extra_splits)]
@@ -328,16 +328,6 @@ def _of_transfers(config: Any) -> Iterator[str]:
         for complaint in samples_complaints(data.samples, [Condition(train_size=data.train_size)]):
             key, message = split_key(complaint)
             yield f"{data.where}.{'train_size' if key == 'conditions' else f'samples.{key}'}: {message}"
-
-
-def _of_predictions(config: Any, made: list[str]) -> Iterator[str]:
-    if config.predictions is None or not config.predictions.is_file():
-        return  # missing paths are reported elsewhere
-    planned, ways = networks(config), transfers(config)
-    finetuned = {way.name: {one.name for one in planned if way.finetunes(one)} for way in ways}
-    never = {network.name for network in planned} - set().union(*finetuned.values())
-    targets = {way.name: finetuned[way.name] | (set() if way.data else never) for way in ways}
-    yield from predictions.complaints(config, {one.name: one.spaces or made for one in planned}, targets)
 
 
 def _of_recipes(config: Any) -> Iterator[str]:

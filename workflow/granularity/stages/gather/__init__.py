@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from granularity.base.errors import GranularityError
 from granularity.base.section import Section
 from granularity.base.stage import Job, Needs, Planned, Stage, jobs_of
+from granularity.stages.gather.predictions import complaints
 from granularity.store.hashing import digest_of
 
 READS = ("pretrain", "finetune", "measure", "report")
@@ -27,13 +29,15 @@ class Options(Section):
 
 
 def _plan(plan: Planned) -> Iterator[Job]:
+    networks = list(dict.fromkeys(network.name for cell in plan.cells for network in cell.networks))
+    if refused := list(complaints(plan, networks)):
+        raise GranularityError(*refused)
     inputs = {stage: jobs_of(plan, stage) for stage in READS}
     inputs["verdicts"] = tuple(plan.jobs("verdicts"))
     options = {"configuration": plan.config.given, "cells": plan.axes}
     options |= plan.config.report.model_dump(include={"unit", "title"})
-    networks = dict.fromkeys(network.name for cell in plan.cells for network in cell.networks)
     said = None if plan.config.predictions is None else str(plan.config.predictions)
-    options |= {"networks": list(networks), "predictions": said}
+    options |= {"networks": networks, "predictions": said}
     yield Job("gather", {"name": plan.config.name}, options, inputs, files=(said,) if said else ())
 
 

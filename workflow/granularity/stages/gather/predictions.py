@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 from granularity.base import strict_yaml
 from granularity.base.errors import GranularityError
 from granularity.base.section import Section, dotted, explained
+from granularity.base.stage import Planned
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +33,9 @@ class Prediction(Section):
     low: Points
     high: Points
     measure: str = Field("", description="MEASURE/KEY, such as probe/class/linear (empty: the error).")
-    where: dict[str, JsonValue] = Field({}, description="Values of axes (none: the mean over all cells of a draw).")
+    where: dict[str, JsonValue] = Field(
+        {}, description="Values of axes (none: the mean over all cells of a draw), and the condition."
+    )
     reason: str = Field("", description="Why this is expected.")
 
     @model_validator(mode="after")
@@ -66,27 +69,33 @@ def read(file: Path) -> Predictions:
         raise GranularityError(*lines) from None
 
 
-def complaints(
-    config: Any, arms: Mapping[str, Iterable[str]], transfers: Mapping[str, Collection[str]]
-) -> Iterator[str]:
-    """Yield what predictions mention but the configuration does not plan, each as "predictions: what".
+def complaints(plan: Planned, networks: Sequence[str]) -> Iterator[str]:
+    """Yield what predictions mention but a study's plan does not make, each as "predictions: what".
 
-    `arms`: the label spaces of each network. `transfers`: by way to finetune, the networks with an error on its target.
+    `networks`: the names of those of all cells; the first is that of an arm without a network.
     """
-    if config.predictions is None:
-        return
-    if config.seeds.draws == 1 and not config.axes:
-        yield "predictions: need a study; set seeds.draws or axes"
+    config = plan.config
+    if config.predictions is None or not config.predictions.is_file():
+        return  # missing paths are reported elsewhere
+    made, transfers = list(_made(plan)), _targets(plan, networks)
     for id, prediction in read(config.predictions).predictions.items():
-        place = f"predictions: {config.predictions}: {id}"
-        for arm in (prediction.arm, prediction.against):
-            network, space = network_of(arm, list(arms))
-            if space not in arms.get(network, ()):
-                known = ", ".join(f"{name}/{of}" for name, spaces in arms.items() for of in spaces)
-                yield f"{place}: there is no arm '{arm}'; there are {known}"
+        place, chosen = f"predictions: {config.predictions}: {id}", made
         for key, value in prediction.where.items():
-            if value not in config.axes.get(key, ()):
-                yield f"{place}: no axis {key} has the value {value}"
+            known = {str(one[key]): one[key] for one in chosen if key in one}
+            held = _alike(known.values(), value)
+            chosen = [one for one in chosen if one.get(key) in held]
+            if not chosen:
+                yield f"{place}: {_none(key, value, known)}"
+                break
+        if not chosen:
+            continue
+        pair = {arm: network_of(arm, networks) for arm in (prediction.arm, prediction.against)}
+        arms = dict.fromkeys(one["arm"] for one in chosen)
+        for arm in (arm for arm, named in pair.items() if named not in arms):
+            yield f"{place}: there is no arm '{arm}'; there are {', '.join(map('/'.join, arms))}"
+        conditions = dict.fromkeys(one["condition"] for one in chosen if one["arm"] in pair.values())
+        if len(conditions) > 1:
+            yield f"{place}: {_several(conditions)}"
         if prediction.measure:
             name = prediction.measure.partition("/")[0]
             if name not in (known := [measure.name for measure in config.measures]):
@@ -96,12 +105,48 @@ def complaints(
         if transfer not in transfers:
             known = ", ".join(transfers)
             yield f"{place}: transfer: must be one of {known}, not '{prediction.transfer}'"
-        for network in {network_of(arm, list(arms))[0] for arm in (prediction.arm, prediction.against)} & set(arms):
-            if network not in transfers.get(transfer, arms):
+        for network in dict.fromkeys(network for network, _ in pair.values() if network in networks):
+            if network not in transfers.get(transfer, networks):
                 yield f"{place}: transfer: '{transfer}' does not finetune {network}, whose error is on another target"
 
 
-def network_of(arm: str, networks: list[str]) -> tuple[str, str]:
+def _made(plan: Planned) -> Iterator[dict[str, Any]]:
+    """Yield the planned arms of each cell: its values of the axes, `condition`, and `arm` (network, label space)."""
+    for cell, values in zip(plan.cells, plan.axes.values(), strict=True):
+        axes = {key: value for key, value in values.items() if key != "draw"}
+        for condition in cell.conditions:
+            for network in cell.networks:
+                for space in dict.fromkeys(run.space for run in cell.pretrainings(network, condition)):
+                    yield axes | {"condition": condition.name, "arm": (network.name, space)}
+
+
+def _targets(plan: Planned, networks: Iterable[str]) -> dict[str, set[str]]:
+    """Return, by way to finetune, the networks with an error on its target."""
+    ways: dict[str, set[str]] = {}
+    for cell in plan.cells:
+        for way in cell.transfers:
+            ways.setdefault(way.name, set()).update(one.name for one in cell.networks_of(way))
+    never = set(networks).difference(*ways.values())
+    own = {way.name for cell in plan.cells for way in cell.transfers if way.data is None}
+    return {name: finetuned | (never if name in own else set()) for name, finetuned in ways.items()}
+
+
+def _alike(known: Iterable[Any], value: Any) -> list[Any]:
+    """Return which of some values of an axis are a given one: equal, or written alike (a table has 40 for "40")."""
+    return [one for one in known if one == value or str(one) == str(value)]
+
+
+def _none(key: str, value: Any, known: Iterable[Any]) -> str:
+    return f"where: no cell has {key} = {value}; there are {', '.join(map(str, known)) or 'no values of it'}"
+
+
+def _several(conditions: Iterable[str]) -> str:
+    """Say that a prediction is not of one condition."""
+    names = sorted(conditions)
+    return f"where: its arms are in several conditions, {', '.join(names)}; name one, such as condition: {names[0]}"
+
+
+def network_of(arm: str, networks: Sequence[str]) -> tuple[str, str]:
     """Return the network and the label space of an arm."""
     network, slash, space = arm.rpartition("/")
     return (network, space) if slash else (networks[0], arm)
@@ -112,7 +157,8 @@ def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.Dat
     mean over `draws`, with its interval `lower` to `upper` (Student's, over draws, corrected for all predictions) and
     its uncorrected `p`; whether it lies `inside` the range, and whether the range `excludes` zero.
 
-    `runs`: the rows of the stage's `runs.parquet`.
+    `runs`: the rows of the stage's `runs.parquet`. Raises GranularityError: no row has a value of `where`, or the arms
+    have rows of several conditions.
     """
     import pandas as pd
 
@@ -127,12 +173,18 @@ def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.Dat
         if prediction.transfer and not prediction.measure:
             chosen = errors[(errors["stage"] == "pretrain") | (errors["transfer"] == prediction.transfer)]
         for key, value in prediction.where.items():
-            chosen = chosen[chosen[key].astype(str) == str(value)]
-        means = []
+            known = runs[key].unique().tolist() if key in runs else []
+            if not (held := _alike(known, value)):
+                raise GranularityError(f"predictions: {id}: {_none(key, value, known)}")
+            chosen = chosen[chosen[key].isin(held)]
+        means, conditions = [], set()
         for arm in (prediction.arm, prediction.against):
             network, space = network_of(arm, networks)
             own = chosen[(chosen["network"] == network) & (chosen["space"] == space)]
             means.append(own.groupby("draw")["value"].mean())
+            conditions |= set(own["condition"])
+        if len(conditions) > 1:
+            raise GranularityError(f"predictions: {id}: {_several(conditions)}")
         mean = mean_of((means[0] - means[1]).dropna())
         lower, upper = interval(*mean, len(said.predictions))
         row = {"id": id, **prediction.model_dump(include={"arm", "against", "measure", "low", "high"})}
