@@ -1,6 +1,7 @@
 """The trainings of one job. Each is a result of its own, of kind `run`, so none is trained twice."""
 
 import contextlib
+import hashlib
 import json
 import os
 import time
@@ -139,7 +140,7 @@ class _Job:
         """Train a network, or several as a stack, and put their results into the store; return them by epoch."""
         began = time.time(), time.monotonic(), time.process_time()
         together(len(group))
-        running = self.out.work / f"{group[0].run.name}{f'+{len(group) - 1}' if len(group) > 1 else ''}.running"
+        running = self.out.work / f"{_name_of(group)}.running"
         objectives, networks = (
             [training.objective() for training in group],
             [training.start().to(training.data.device) for training in group],
@@ -184,6 +185,12 @@ class _Job:
         forget(running)
         parts = [self.parts(training) for training in group]
         return parts if all(parts) else self.trained(group)  # an epoch was lost since the last checkpoint
+
+
+def _name_of(group: Sequence[Training]) -> str:
+    """Return the name of a group's checkpoint, with a digest of all its runs: only the same networks continue it."""
+    digest = hashlib.sha256(" ".join(one.run.id for one in group).encode()).hexdigest()[:8]
+    return f"{group[0].run.name}+{digest}" if len(group) > 1 else group[0].run.name
 
 
 def _fill(network: torch.nn.Module, about: dict | None, found: tuple[dict, dict] | None, part: Writer) -> None:
