@@ -161,13 +161,15 @@ def test_one_seed_is_one_backbone_whatever_the_head(model):
     assert not equal(few, other)
 
 
-def test_a_frozen_backbone_stays_as_it_is_and_its_head_learns(one, tmp_path, finetune_on):
-    before, network = one(freeze_backbone=True, weight_decay=0.1)
+@pytest.mark.parametrize("micro_batch", [None, 10])
+def test_a_frozen_backbone_stays_as_it_is_and_its_head_learns(one, tmp_path, finetune_on, micro_batch):
+    frozen = {"freeze_backbone": True, "micro_batch": micro_batch}
+    before, network = one(**frozen, weight_decay=0.1)
     after = network.state_dict()
     assert equal(without_head(before), without_head(after))  # batch-norm statistics, too
     assert not torch.equal(before["fc.weight"], after["fc.weight"])
     assert [name for name, value in network.named_parameters() if value.grad is not None] == ["fc.weight", "fc.bias"]
-    made = finetune_on(tmp_path / "out", [finetuning("manual-digit")], recipe(freeze_backbone=True, epochs=12))
+    made = finetune_on(tmp_path / "out", [finetuning("manual-digit")], recipe(**frozen, epochs=12))
     history = made.table("history.parquet")["train_loss"]
     assert history.iloc[-1] < 0.95 * history.iloc[0]
 

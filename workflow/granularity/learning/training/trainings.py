@@ -247,7 +247,7 @@ def train(
     if recipe.micro_batch is None and not recipe.freeze_backbone:
         network = synchronised(network, data.device)
     trained = freeze_backbone(network) if recipe.freeze_backbone else network
-    moments = RunningMoments(network) if recipe.micro_batch else None
+    moments = RunningMoments(network) if recipe.micro_batch and not recipe.freeze_backbone else None
     forward = processes.shared(_compiled(network) if recipe.compile else network)
     part = processes.share(recipe.batch_size)
     size = recipe.micro_batch or part.stop - part.start
