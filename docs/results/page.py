@@ -17,6 +17,7 @@ import emergence
 import few_images
 import halves
 import matplotlib.pyplot as plt
+import mixed
 import pandas as pd
 import skip
 import stops
@@ -177,6 +178,21 @@ def of_draws(name: str, by: str = "") -> str:
     return lines([*([by] if by else ["arm", "against"]), "predicted", "came out", "it lies"], rows)
 
 
+def crossed() -> str:
+    """Means over draws of what `cifar10_pairings` measured, and how closely the probe orders the errors of its arms."""
+    table, rows = read("cifar10_pairings"), []
+    which = {"error": table["stage"] == "finetune", "linear probe of the kind": table["key"] == "kind/linear"}
+    which |= {"effective rank": table["key"] == "effective_rank"}
+    found = {name: table[one].groupby(["draw", "space"])["value"].mean().unstack() for name, one in which.items()}
+    for space, labels in {"manual-half": 2, BASELINE: 2, "manual-quarter": 4, "manual-class": 10}.items():
+        means = [f"{one[space].mean():.2f} ({one[space].std():.2f})" for one in found.values()]
+        rows.append([space, str(labels), *means])
+    error, probe, _ = found.values()
+    ranks = error.corrwith(probe, axis=1, method="spearman").mean()
+    words = f"The probe orders the errors of the four with a rank correlation of {ranks:.2f} (predicted: 0.2 to 0.9)."
+    return lines(["pretrained on", "labels", *found], rows) + f"\n\n{words}"
+
+
 def together() -> str:
     """How many of each table's comparisons remain significant when corrected for all, earlier runs included."""
     asked = {"digits": primary()} | {f"one stage, {name}": studied(HEADS[name]) for name in list(HEADS)[:3]}
@@ -192,6 +208,8 @@ def together() -> str:
         "transfers": by_transfer(),
         "tree": stops.differences(),
         "tree, 80 epochs": studied("tiny_imagenet_tree_long"),
+        "labels across the task": studied("cifar10_pairings"),
+        "hardness, judges of both kinds": mixed.errors()[1],
     }
     number = EARLIER + sum(len(found) for found in asked.values())
     rows = []
@@ -225,7 +243,10 @@ BLOCKS = {
     "budget": lambda: predicted("cifar10_budget"),
     "meaning means": learnt,
     "meaning": lambda: predicted("cifar10_meaning"),
+    "crossed means": crossed,
+    "crossed": lambda: of_draws("cifar10_pairings"),
     "hardness": hardness,
+    "hardness mixed": mixed.hardness,
     "steps": steps,
     "long": lambda: predicted("cifar10_long"),
     "plain": lambda: predicted("cifar10_plain"),
