@@ -37,6 +37,9 @@ EMBEDDED = 8  # images for trying an encoder
 LIGHT, HEAVY = "hierarchy", "pretrain"  # stages whose start is timed: without and with torch
 LATER = {LIGHT: "", HEAVY: ", timm, torch._dynamo"}  # what such a job imports later
 BACKWARD = 3  # operations of a training step, in forward passes
+# Options that do not change a trial, because it sets its own.
+LEFT_OUT = ("runs", "keep", "init", "network", "transfer", "name", "epochs", "objective", "from_epoch", "other_data")
+LEFT_OUT += ("of", "ranks", "splits")
 FRESH = {"micro_batch": None, "epochs": 2, "warmup_epochs": 0.0, "hold_epochs": 0.0}
 
 
@@ -135,8 +138,7 @@ class Costs:
 
         All jobs with several networks are tried with the same number of networks, and every objective as labels.
         """
-        left_out = ("runs", "keep", "init", "network", "transfer", "name", "epochs", "objective")
-        options = {key: value for key, value in job.options.items() if key not in left_out}
+        options = {key: value for key, value in job.options.items() if key not in LEFT_OUT}
         if "recipe" in options:  # as tried: trainings that differ only in length cost the same
             options["recipe"] = {**options["recipe"], **FRESH}
         runs = len(job.options.get("runs", ()))
@@ -197,12 +199,12 @@ class Costs:
         kernels.limit(1)
         return Path(self._temporary.name)
 
-    def _made(self, stage: str, name: str, options: Any, **inputs: Path) -> Path:
+    def _made(self, stage: str, name: str, options: Any, seed: int = 0, **inputs: Path) -> Path:
         """Run a stage in the folder of trials and return its result."""
         output, model = self.folder / self._own / "results" / name, STAGES[stage].model
         given = {role: (path,) for role, path in inputs.items()}
         on = self.plan.config.device
-        make(Task(STAGES[stage], output, model.model_validate(options), given, 0, on, 1, machine(on)))
+        make(Task(STAGES[stage], output, model.model_validate(options), given, seed, on, 1, machine(on)))
         return output
 
     def _inputs(self, batch: int) -> dict[str, Path]:
@@ -258,31 +260,36 @@ class Costs:
         torch.cuda.synchronize()
         return time.monotonic()
 
-    def _pretrained(self, job: Job, runs: list[str], batch: int) -> Path:
+    @property
+    def _seed(self) -> int:
+        """A base seed of the present trial, so that no other trial has made its result."""
+        return 1 + len(self._costs)
+
+    def _pretrained(self, job: Job, many: int, batch: int, seed: int = 0) -> Path:
         """Pretrain networks for a trial of a job, or for a stage that starts from that job's networks."""
         (job,) = job.inputs.get("pretrain", (job,))[:1]
         given, space = self._inputs(batch), {"space": "kind", "family": "manual", "params": {"rank": "kind"}}
         labels = self._made("hierarchy", f"kind-{batch}", space, samples=given["samples"])
         model = self._network(job).model.model_dump(mode="json")
-        options = {"recipe": {**job.options["recipe"], **FRESH, "batch_size": batch}, "runs": runs, "model": model}
-        return self._made("pretrain", f"pretrain-{batch}-{len(runs)}", options, **given, hierarchy=labels)
+        options = {"recipe": {**job.options["recipe"], **FRESH, "batch_size": batch}, "model": model}
+        options["runs"] = _runs(many)
+        return self._made("pretrain", f"pretrain-{batch}-{many}", options, seed, **given, hierarchy=labels)
 
     def _try_pretrain(self, job: Job, many: int, batch: int) -> Cost:
-        runs = _runs(many, first=TOGETHER * (1 + len(self._costs)))  # that no other trial has made
-        return self._timed(many, batch, lambda: self._pretrained(job, runs, batch))
+        return self._timed(many, batch, lambda: self._pretrained(job, many, batch, self._seed))
 
     def _try_finetune(self, job: Job, many: int, batch: int) -> Cost:
-        given = self._inputs(batch) | {"pretrain": self._pretrained(job, _runs(many), batch)}
+        given = self._inputs(batch) | {"pretrain": self._pretrained(job, many, batch)}
         options = {**job.options, "recipe": {**job.options["recipe"], **FRESH, "batch_size": batch}}
         options |= {"runs": _runs(many, "-f0"), "keep": False, "from_epoch": None, "other_data": False}
-        return self._timed(many, batch, lambda: self._made("finetune", "finetune", options, **given))
+        return self._timed(many, batch, lambda: self._made("finetune", "finetune", options, self._seed, **given))
 
     def _try_measure(self, job: Job, many: int, batch: int) -> Cost:
-        given = self._inputs(batch) | {"pretrain": self._pretrained(job, _runs(2), batch)}
+        given = self._inputs(batch) | {"pretrain": self._pretrained(job, 2, batch)}
         options = {**job.options, "of": ["backbones"], "ranks": None, "splits": ["val"]}
         for run in _runs(2):  # the first also imports what the measure needs
             began = self._clock()
-            self._made("measure", "measured", {**options, "runs": [run]}, **given)
+            self._made("measure", "measured", {**options, "runs": [run]}, self._seed, **given)
         return Cost(0.0, (self._clock() - began) / (STEPS * batch + KINDS))
 
     def _try_encoder(self, job: Job, many: int, batch: int) -> Cost:
@@ -310,8 +317,8 @@ class Costs:
         return Cost(0.0, min(times) / EMBEDDED)
 
 
-def _runs(many: int, more: str = "", first: int = 0) -> list[str]:
-    return [f"kind-p{number}{more}-{number:08d}" for number in range(first, first + many)]
+def _runs(many: int, more: str = "") -> list[str]:
+    return [f"kind-p{number}{more}-{number:08d}" for number in range(many)]
 
 
 def _there(results: Results, job: Job) -> bool:
