@@ -97,6 +97,7 @@ def test_the_plan_says_where_label_spaces_are_from_and_which_trainings_are_there
         assert line in text.replace("\n      ", " ").splitlines(), text
     assert all(there == count and missing == "0" for count, there, missing in rows(text)), text
     assert "nothing to run" in text
+    assert all(there == "0" and missing == count for count, there, missing in rows(more)), more
     costs = [line.split() for line in more.splitlines() if line.startswith(("pretrain ", "finetune ", "measure "))]
     assert len(costs) == 3 and all(cost[2] == "about" for cost in costs), more
     assert "timing" not in again.stderr and again.stdout == more  # each is tried once per machine

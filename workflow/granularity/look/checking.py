@@ -12,7 +12,7 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.config.files import Found, setter
 from granularity.learning.options import Augment, Model, Recipe
-from granularity.look.costs import BACKWARD, Costs, Stage, cores
+from granularity.look.costs import BACKWARD, Costs, Kept, Stage, cores
 from granularity.look.inspection import is_current
 from granularity.look.text import WIDTH, fitted, seconds, tables_of
 from granularity.plan.fresh import Results
@@ -280,7 +280,7 @@ def _flops(built: dict[str, Built]) -> dict[str, float]:
     return {name: one.flops for name, one in built.items()}
 
 
-def _cost(costs: Sequence[Costs], kept: set[str]) -> Iterator[str]:
+def _cost(costs: Sequence[Costs], kept: set[Kept]) -> Iterator[str]:
     """Yield lines with the cost of what is still to make, by stage and in total."""
     cell_stages = [stage for cell_costs in costs for stage in cell_costs.stages(kept)]
     stages = []
@@ -309,7 +309,7 @@ def about(number: float | None) -> str:
     return "-" if number is None else f"about {seconds(number)}"
 
 
-def _trainings(plan: Plan, built: dict[str, Built], kept: set[str], costs: Costs) -> Iterator[list[str]]:
+def _trainings(plan: Plan, built: dict[str, Built], kept: set[Kept], costs: Costs) -> Iterator[list[str]]:
     """Yield a row for each network of a condition, and for each way of finetuning it."""
     for condition in (one for one in plan.conditions if one.spaces):
         trainings, where = [], {"condition": condition.name}
@@ -323,8 +323,8 @@ def _trainings(plan: Plan, built: dict[str, Built], kept: set[str], costs: Costs
                 jobs = plan.jobs("finetune", transfer=transfer.name, network=network.name, **where)
                 trainings.append((f"{network.name} > {transfer.name}", network, transfer.recipe, data, runs, jobs))
         for name, network, recipe, data, runs, jobs in trainings:
-            done = sum(run.id in kept for run in runs)
-            missing = len(runs) - done
+            missing = sum(costs.missing(job, kept) for job in jobs)
+            done = len(runs) - missing
             images = costs.counted(data).get("train") or data.images or 0
             work = BACKWARD * built[network.name].flops * images * recipe.epochs * missing
             operations = f"{work:.1e}".replace("+", "") if work else "-"
@@ -333,14 +333,14 @@ def _trainings(plan: Plan, built: dict[str, Built], kept: set[str], costs: Costs
             yield [condition.name, name, *map(str, (len(runs), done, missing)), operations, time]
 
 
-def _kept(store: Path) -> set[str]:
-    """Return the ids of the trainings made by the present code."""
+def _kept(store: Path) -> set[Kept]:
+    """Return the results of trainings made by the present code."""
     found = set()
     for folder in place.within(store / RUN):
         try:
             run = Artifact.peek(folder)
         except GranularityError:
             continue
-        if is_current(run) and run.manifest["options"]["epoch"] == run.manifest["options"]["recipe"]["epochs"]:
-            found.add(run.manifest["options"]["run"])
+        if is_current(run):
+            found.add(Kept(*(run.manifest["options"][key] for key in Kept._fields)))
     return found

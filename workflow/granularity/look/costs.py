@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,6 +58,14 @@ class Stage(NamedTuple):
     seconds: float | None
 
 
+class Kept(NamedTuple):
+    """A result of a training in the store."""
+
+    run: str  # its id
+    epoch: int
+    weights: bool  # whether it has the weights
+
+
 class Costs:
     """The costs of a plan's jobs.
 
@@ -72,14 +80,22 @@ class Costs:
         self._made_of: dict[int, dict[str, Path]] = {}  # by the number of images of a step
         self._own = ""  # subfolder of a process that runs beside this one
 
-    def stages(self, kept: Mapping[str, Any]) -> Iterator[Stage]:
-        """Yield what is left to make of each stage; `kept` has the ids of trainings in the store."""
+    def stages(self, kept: Set[Kept]) -> Iterator[Stage]:
+        """Yield what is left to make of each stage; `kept` are the results of trainings in the store."""
         results = Results(self.plan)
         for name in STAGES:
             jobs = [job for job in self.plan.jobs(name) if "condition" in job.values and not _there(results, job)]
             found = [self._job(job, kept) for job in jobs]
             if jobs:
                 yield Stage(name, len(jobs), None if None in found else sum(found) + len(jobs) * self.start(name))
+
+    def missing(self, job: Job, kept: Set[Kept]) -> int:
+        """Return how many trainings of a job lack the results that it wants: an epoch, or its weights."""
+        options = self.plan.options(job)
+        last, weights = options.recipe.epochs, options.keep is not False  # pretraining always keeps its last weights
+        epochs = {last, *(options.keep if job.stage == "pretrain" else ())}
+        ids = [Run.parse(name).id for name in options.runs]
+        return sum(any(Kept(run, epoch, weights) not in kept for epoch in epochs) for run in ids)
 
     def training(self, job: Job, data: ConditionPlan) -> float | None:
         """Return the seconds of one training of a job on the images of a condition."""
@@ -102,11 +118,11 @@ class Costs:
         cost = self._known(["start", like], f"the start of a job ({like})", tried)
         return cost.once if cost else 0.0
 
-    def _job(self, job: Job, kept: Mapping[str, Any]) -> float | None:
+    def _job(self, job: Job, kept: Set[Kept]) -> float | None:
         """Return the seconds of a job after its start."""
         condition = self.plan.condition(job.values["condition"])
         if job.stage in ("pretrain", "finetune"):
-            missing = sum(Run.parse(name).id not in kept for name in job.options["runs"])
+            missing = self.missing(job, kept)
             (samples,) = job.inputs["samples"]
             seconds = self.training(job, self.plan.condition(samples.values["condition"])) if missing else 0.0
             return None if seconds is None else missing * seconds
