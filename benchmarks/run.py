@@ -57,12 +57,13 @@ def table(rows: list[dict]) -> str:
 
 
 def page(text: str, rows: list[dict]) -> str:
-    """The text of the page with a table of missed goals, and the number of those met, between its marks."""
-    goals = [met(r) for r in rows if met(r)]
+    """The text of the page with, between its marks, the goals missed by over a tenth and the numbers of others."""
     missed = [r for r in rows if "missed" in met(r)]
+    reached, number = sum(bool(met(r)) for r in rows) - len(missed), len(missed)
+    missed = [r for r in missed if not 1 / 1.1 <= r["ratio"] / r["goal"] <= 1.1]
     lines = ["| work | ratio | goal |", "|---|---|---|"]
     lines += [f"| {r['work']} | {r['ratio']:.3g} | {met(r).removesuffix(', missed')} |" for r in missed]
-    lines += ["", f"The other {len(goals) - len(missed)} of {len(goals)} goals are met."]
+    lines += ["", f"{number - len(missed)} goals are missed by less, {reached} are met."]
     return text.split(MARKS[0])[0] + MARKS[0] + "\n".join(lines) + "\n" + MARKS[1] + text.split(MARKS[1])[1]
 
 
