@@ -185,6 +185,10 @@ CONTRADICTIONS = [
     ("conditions.0.spaces: there is no label space", {"conditions": [{"train_size": 300, "spaces": ["kmeans-7"]}]}),
     ("conditions.0.primary.0.arm: there is no label space 'kmeans-7'", declared(arm="kmeans-7")),
     ("conditions.0.primary.0.against: there is no label space 'random-10'", declared(against="random-10")),
+    (
+        "conditions.0.primary.0.arm: there is no label space 'manual-digit'",
+        declared() | {"networks": [{"name": "once", "spaces": ["target"]}, {"name": "labels"}]},
+    ),
     ("conditions.0.merged: there is no label space 'kmeans-7'", merging("kmeans-7")),
     (
         "conditions.0.merged: 'kmeans-10' does not hold the target",

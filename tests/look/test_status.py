@@ -368,7 +368,7 @@ def test_gpus_appear_where_one_was_used(finished, monkeypatch):
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_the_command(finished):
+def test_the_command(finished, monkeypatch):
     def run(*options):
         return CliRunner().invoke(cli.app, ["status", *options])
 
@@ -384,6 +384,8 @@ def test_the_command(finished):
     failed = run("--json", "-f", "small.yaml")
     assert failed.exit_code == 1
     assert json.loads(failed.stdout)["total"]["failed"] == 1
+    monkeypatch.setattr(status.lock, "SILENT_SECONDS", 0.0)
+    assert run("--watch", "-f", "small.yaml", "-f", "more.yaml").exit_code == 1  # others wait in vain
 
 
 def test_a_configuration_that_was_never_run_is_one_line_and_the_default_is_config_yaml(finished):

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -183,6 +184,17 @@ def test_what_a_live_writer_has_published_and_not_named_yet_is_kept(tmp_path):
         out.text("value.txt", "1" * 1000)
         assert found(results) == {}
     assert len(found(results)) == 1
+
+
+def test_single_runs_are_kept_until_no_work_is_unfinished(tmp_path):
+    run = tmp_path / "results" / place.STORE / place.PARTS[0] / ("0" * 32)
+    run.mkdir(parents=True)
+    (run / "manifest.json").write_text("{}")
+    unfinished(tmp_path / "results/pretrain", 1)
+    (work,) = found(tmp_path / "results")
+    assert work.parent.name == place.WORK
+    shutil.rmtree(work)
+    assert run in found(tmp_path / "results")
 
 
 @pytest.mark.parametrize("name", ["results/.mine", "results/a/.keep/.b/mine"])

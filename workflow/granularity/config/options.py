@@ -259,9 +259,10 @@ def _of_encoder(config: Any, made: Iterable[Space]) -> Iterator[str]:
 
 
 def _of_primary(config: Any, made: list[str]) -> Iterator[str]:
-    comparisons = sum(len(condition.primary) for condition in config.conditions)
+    comparisons, first = sum(len(condition.primary) for condition in config.conditions), networks(config)[0]
+    own = [name for name in made if first.spaces is None or name in first.spaces]
     for i, condition in enumerate(config.conditions):
-        asked = [name for name in made if condition.spaces is None or name in (TARGET, *condition.spaces)]
+        asked = [name for name in own if condition.spaces is None or name in (TARGET, *condition.spaces)]
         backbones = condition.backbones or config.seeds.pretrain
         for j, one in enumerate(condition.primary):
             for key in ("arm", "against"):

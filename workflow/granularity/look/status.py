@@ -207,12 +207,14 @@ def describe(jobs: list[Job]) -> str:
 
 
 def watch(plans: Sequence[Plan]) -> list[Job]:
-    """Show a bar per running job until no job is left; return the jobs in their final state."""
+    """Show a bar per running job until no job is left, or one has failed and none ran for a minute (others wait for
+    it); return the jobs in their final state.
+    """
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console, ran = Console(highlight=False), time.monotonic()
     with Live(console=console, auto_refresh=False) as live:
         while True:
             began, jobs = time.monotonic(), look_all(plans)
@@ -221,7 +223,9 @@ def watch(plans: Sequence[Plan]) -> list[Job]:
                 live.update(screen, refresh=True)
             else:
                 console.print(screen, "", soft_wrap=True)
-            if all(job.state in ("done", "failed") for job in jobs):
+            states = {job.state for job in jobs}
+            ran = began if "running" in states else ran
+            if states <= {"done", "failed"} or ("failed" in states and began - ran > lock.SILENT_SECONDS):
                 return jobs
             spent = time.monotonic() - began
             time.sleep(max(spent, SECONDS_BETWEEN_LINES if not console.is_terminal else WATCHED))

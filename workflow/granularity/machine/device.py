@@ -56,11 +56,12 @@ def torch_device(device: Device) -> torch.device:
 
 def machine(device: Device) -> dict[str, Any]:
     """Return what determines last bits on this machine: the GPU's model, or the CPU's instruction set and the variables
-    that select other code paths.
+    that select other code paths. With `auto` both, where there is a GPU: the library may be built for CPUs alone.
     """
-    if device != "cpu" and leases.candidates():
-        return {"gpu": leases.models()}
-    return {"cpu": instruction_set()} | ({"variables": found} if (found := variables()) else {})
+    found = {"gpu": leases.models()} if device != "cpu" and leases.candidates() else {}
+    if found and device == "cuda":
+        return found
+    return found | {"cpu": instruction_set()} | ({"variables": chosen} if (chosen := variables()) else {})
 
 
 def faiss_gpus(device: Device) -> int:

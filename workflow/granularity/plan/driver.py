@@ -34,7 +34,8 @@ from granularity.store.code import DRIVER, ROOT, code_digest, package_digest
 # Options of Snakemake that make no result; such runs need not hold the configuration's name.
 LOOKS = "unlock|touch|lint|report|summary|detailed-summary|dag|d3dag|rulegraph|filegraph|list|cleanup|archive"
 LOOKS += "|conda-create|conda-cleanup-envs|containerize|generate|print-compilation"
-LOOKING, DRY_RUN = re.compile(rf"--({LOOKS})|-[tSDl]"), re.compile(r"--dry-?run|-\w*n")
+LOOKING = re.compile(rf"--({LOOKS})|-[tSDl]")
+DRY_RUN = re.compile(r"--dry-?run|-[npkqrF]*n[npkqrF]*$")  # not -Rmake_pretrain
 
 
 def prepare(workflow: Any, config: Any, plans: Sequence[Plan]) -> Callable[[Plan, Job], None]:
@@ -44,7 +45,8 @@ def prepare(workflow: Any, config: Any, plans: Sequence[Plan]) -> Callable[[Plan
     Raise GranularityError for settings that would lose results, or if another configuration of this name is running.
     """
     dry_run = any(map(DRY_RUN.match, sys.argv[1:]))
-    looks = dry_run or any(map(LOOKING.match, sys.argv[1:]))
+    makes = "--report-after-run" in sys.argv
+    looks = dry_run or (not makes and any(map(LOOKING.match, sys.argv[1:])))
     _refuse(workflow, looks, config.device)
     # for the report's record of how it was made
     os.environ.setdefault("GRANULARITY_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))

@@ -97,9 +97,10 @@ class Results:
         place, inputs = self.place(job), {role: tuple(map(self.place, jobs)) for role, jobs in job.inputs.items()}
         stage, made = STAGES[job.stage], self.open(job).manifest["machine"]
         device = self.plan.config.device if stage.needs.gpu else "cpu"
-        machine: dict[str, Any] = {"gpu": made.get("gpu")}  # any model
-        if device == "cpu" or (device == "auto" and "gpu" not in made):
-            machine = {"cpu": made.get("cpu")} | ({"variables": found} if (found := variables()) else {})
+        on_gpu = device == "cuda" or (device == "auto" and "gpu" in made)
+        machine: dict[str, Any] = {"gpu": made.get("gpu")} if on_gpu else {}  # any model
+        if device != "cuda":
+            machine |= {"cpu": made.get("cpu")} | ({"variables": found} if (found := variables()) else {})
         options, seed = self.plan.options(job), self.plan.config.seeds.base
         return Task(stage, place, options, inputs, seed, machine=machine, peek=self._peek)
 

@@ -354,16 +354,17 @@ def delete(root: Path, found: list[Found]) -> list[Found]:
 
 
 def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Path, str]]:
-    needed = closure(path.resolve() for path in find(root))
+    needed, works = closure(path.resolve() for path in find(root)), works_of(store)
     for folder in all_of(store):
-        # Single runs are kept while any writer lives: its job may not have published its result yet.
-        of_live = f"{folder.parent.name}-{folder.name}" in live or (live and folder.parent.name in PARTS)
+        # Single runs are kept while any job lives, or is unfinished: it may not have published its result yet.
+        unfinished = (live or works) and folder.parent.name in PARTS
+        of_live = f"{folder.parent.name}-{folder.name}" in live or unfinished
         if folder.resolve() not in needed and not of_live:
             manifest, was = _said(folder), ", nor can it be read"
             with contextlib.suppress(KeyError, TypeError):
                 was = f" any more; made {manifest['cost']['started']} as {manifest['name']}"
             yield folder, f"no name leads to it{was}"
-    for folder, name in works_of(store).items():
+    for folder, name in works.items():
         if folder.name not in live:
             yield folder, f"saved by an unfinished job of {os.path.normpath(store / name)}"
     for folder in within(store / ASIDE):

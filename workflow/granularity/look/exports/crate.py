@@ -44,6 +44,7 @@ def export(results: Path, to: Path, arrays: bool = False, licence: str = "not st
     if not all((HERE / name).exists() for name in WORKFLOW):
         raise GranularityError(f"export crate: {HERE} has no {WORKFLOW[0]}; run it from a checkout of the repository")
     artifacts = [Artifact.open(path) for path in find(results)]
+    artifacts = [one for one in artifacts if one.kind in STAGES]  # not a user's link to a single run
     crate = _Crate(ROCrate(version="1.1"), _last(results, artifacts))
     crate.describe(results.resolve().name, licence)
     for result in artifacts:

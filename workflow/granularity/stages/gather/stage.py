@@ -61,7 +61,7 @@ def run(task: Task) -> None:
         rows=rows,
         figures=figures,
         studies=judged_claims,
-        found=tables.answers(told, arms, cells),
+        found=tables.answers(told, compared["space"], arms, cells),
         declared="primary" in questions,
         said=said,
         judged=[] if judged is None else judged.to_dict("records"),

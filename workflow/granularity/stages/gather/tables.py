@@ -8,6 +8,7 @@ import pandas as pd
 
 from granularity.claims.statistics import Difference, mean_of, unpaired
 from granularity.stages.report.comparisons import answer, standing, with_intervals
+from granularity.stages.report.words import finer
 from granularity.store.artifact import Artifact
 
 DTYPES = dict.fromkeys(("condition", "stage", "network", "transfer", "run", "parent", "space", "family"), "str")
@@ -59,6 +60,8 @@ def over_draws(
         [table.assign(**_words(cells[cell])) for cell, table in comparisons.items()], ignore_index=True
     )
     together = together[together["repeats"].isna()]
+    # The number of its pairs, which may differ between draws, does not tell a mean over pairs from another.
+    together["other"] = together["other"].mask(together["question"] == "meaning")
     rows = []
     for names, found in together.groupby([*axes, *OF_ONE], sort=False, dropna=False):
         over = mean_of(found["difference"]) if unit == "draw" else _within(found)
@@ -68,9 +71,13 @@ def over_draws(
 
 
 def answers(
-    compared: pd.DataFrame, results: Mapping[str, pd.DataFrame], cells: Mapping[str, Mapping[str, Any]]
+    compared: pd.DataFrame,
+    spaces: pd.Series,
+    results: Mapping[str, pd.DataFrame],
+    cells: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Return the answer for each combination of the axes and baseline, from comparisons of :func:`over_draws`.
+    """Return the answer for each combination of the axes and baseline, from comparisons of :func:`over_draws`, whose
+    label spaces are `spaces`; only those finer than the target count, as in a report.
 
     `results`: by cell, the report's table of arms. A row has the axes; `answer`, a key of
     :data:`granularity.stages.report.comparisons.ANSWERS`; the number of `spaces`, and of those that are `better`; and
@@ -81,6 +88,10 @@ def answers(
     means = arms[arms["role"] == "baseline"].groupby([*axes, "label"])["mean"].mean().rename("baseline_mean")
     declared = (compared["question"] == "primary").any()
     asked = compared[compared["question"] == ("primary" if declared else "finer")].join(means, on=[*axes, "label"])
+    if not declared:
+        keys = ["label", "network", "space"]
+        fine = pd.concat([finer(table) for table in results.values()]).set_index(keys).index
+        asked = asked[asked.assign(space=spaces).set_index(keys).index.isin(fine)]
     rows = []
     for _, found in asked.groupby([*axes, "label"], sort=False):
         shown = found.iloc[:1] if declared else found.sort_values("difference", kind="stable")

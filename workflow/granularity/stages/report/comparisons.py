@@ -220,8 +220,9 @@ def with_intervals(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFra
 
 
 def _declared(panel: Panel, asked: Sequence[Primary]) -> Iterator[dict[str, Any]]:
-    errors, named = panel.errors.loc[panel.network], {"question": "primary", "label": panel.label}
-    named |= {"network": panel.network, "transfer": panel.transfer}
+    first = panel.networks[0]  # not the one whose baseline it shares
+    errors, named = panel.errors.loc[first], {"question": "primary", "label": panel.label}
+    named |= {"network": first, "transfer": panel.transfer}
     for primary in asked:
         difference = paired(errors.loc[primary.arm], errors.loc[primary.against])
         planned = {"smallest": primary.smallest, "spread": primary.spread, "planned": primary.backbones(len(asked))}

@@ -1,0 +1,36 @@
+"""Comparisons over the draws of a study, and the answer that rests on them."""
+
+import pandas as pd
+
+from granularity.stages.gather import tables
+
+LABEL = {"label": "300 training images", "network": "small"}
+
+
+def compared(question: str, space: str | None, other: str, difference: float) -> dict:
+    one = {**LABEL, "question": question, "transfer": "target", "space": space, "other": other, "holds": None}
+    return one | {"repeats": None, "difference": difference, "error": 0.1, "pairs": 4}
+
+
+def test_coarser_labels_give_no_answer_and_means_over_pairs_stay_together():
+    cells = {f"draw-{draw}": {"draw": draw} for draw in range(3)}
+    reports = {
+        cell: pd.DataFrame(
+            [
+                compared("finer", "fine", "target", 0.3 + draw / 100),
+                compared("finer", "coarse", "target", -1 - draw / 100),
+                compared("meaning", None, "3" if draw else "2", -0.5 - draw / 100),
+            ]
+        )
+        for draw, cell in enumerate(cells)
+    }
+    sizes = {"target": ("baseline", 3), "fine": ("arm", 10), "coarse": ("arm", 2)}
+    arms = [
+        {**LABEL, "space": space, "role": role, "granularity": size, "meaningless": False, "mean": 2.0}
+        for space, (role, size) in sizes.items()
+    ]
+    table = tables.over_draws(reports, cells, "draw")
+    assert table["draws"].tolist() == [3, 3, 3]
+    (found,) = tables.answers(table, table["space"], dict.fromkeys(cells, pd.DataFrame(arms)), cells)
+    assert (found["space"], found["spaces"], found["better"]) == ("fine", 1, 0)
+    assert found["answer"] != "yes"
