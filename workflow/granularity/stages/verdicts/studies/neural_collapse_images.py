@@ -5,6 +5,7 @@ target as the coarse rank and the finest rank below it; claims and bands are in 
 networks that have not fitted their training labels.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -30,16 +31,18 @@ def judge(tables: Tables) -> Iterator[Claim]:
     if baseline.empty:
         yield from claims("no such networks", "", baseline, table)
     for (condition, network), part in baseline.groupby(["condition", "network"], sort=False):
-        finer = table[(table["condition"] == condition) & (table["network"] == network) & (table["space"] != BASELINE)]
-        yield from claims(f"{condition}, {network}", targets[condition], part, finer)
+        others = table[(table["condition"] == condition) & (table["network"] == network) & (table["space"] != BASELINE)]
+        yield from claims(f"{condition}, {network}", targets[condition], part, others)
 
 
 def claims(where: str, target: str, own: Frame, others: Frame) -> Iterator[Claim]:
-    """Yield every claim on networks with the target's labels; `others` have finer labels, as ordinary networks."""
+    """Yield every claim on networks with the target's labels; `others`: networks with other labels."""
     last = own["epoch"] == own["epoch"].max()
     train, end = own[own["split"] == "train"], own[last]
     ratios = sorted(key.removesuffix("/r1") for key in set(train["key"]) if key.endswith("/r1"))
-    pair = next((key for key in ratios if key.split("/")[0] == target), "")
+    depth = Counter(key.split("/")[1] for key in ratios)  # by rank: how many coarser ranks it divides
+    pairs = [key for key in ratios if key.split("/")[0] == target]
+    pair = max(pairs, key=lambda key: depth[key.split("/")[1]], default="")
 
     def of(rows: Frame, key: str, split: str) -> np.ndarray:
         kept = rows[(rows["key"] == key) & (rows["split"] == split)]
@@ -74,9 +77,10 @@ def claims(where: str, target: str, own: Frame, others: Frame) -> Iterator[Claim
     yield claim("A5", of(probe, "purity", "train"), none)
     yield claim("A6-labels", best - labels, none)
     finer = others[(others["measure"] == "cluster_probe") & (others["epoch"] == others["epoch"].max())]
-    ordinary = of(finer[finer["family"] == "manual"], "error_of_labels", "val")
+    # Only networks on the finest rank have the labels that the clusters' probe is judged by.
+    ordinary = of(finer[finer["space"] == f"manual-{pair.split('/')[-1]}"], "error_of_labels", "val")
     paired = len(ordinary) == len(best) > 0
-    why = none or unmet((paired, "no network on finer labels for each of them"))
+    why = none or unmet((paired, "no network on the finest labels for each of them"))
     yield claim("A6-ordinary", best - ordinary if paired else np.empty(0), why)
     yield claim("A6-majority", majority - best, none)
     untrained = of(raw[raw["measure"] == "cluster_probe"], "error", "val")
