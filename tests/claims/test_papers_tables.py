@@ -114,28 +114,74 @@ def test_the_tables_of_distillation_and_domains_bear_their_claims():
         assert study.domain(error("pretrained", network), trained, network, single=True).verdict == HOLDS
 
 
+def distilled(students: int = 6, draws: int = 1, runs: int = 1, unit: str = "backbone") -> dict[str, pd.DataFrame]:
+    """Errors of encoders and of students, with domains probed too; teachers of later draws err by 20 points more."""
+    about, rows = [], []
+    for draw in map(str, range(draws)):
+        named = [(draw, "embedding", None, "embedding", None)]
+        for seed in range(students):
+            of = draw if unit == "draw" else f"{draw}/{seed}"
+            for space in ("distil", "target"):
+                named += [(draw, f"{space}{draw}-{seed}-{n}", "net", space, of) for n in range(runs)]
+        about += named
+        for place, (_, run, _, space, _) in enumerate(named):
+            easy, lost, epoch = place / 50 + 20 * int(draw), space != "embedding", 16 if place else np.nan
+            numbers = {("kind/linear", "val"): 10 + easy + 0.5 * lost, ("kind/linear", "sketch"): 20 - easy + 6 * lost}
+            numbers |= {("kind/linear", "train"): 9.0 * lost, ("domain/linear", "val"): 5 + easy + 8 * lost}
+            rows += [(draw, run, epoch, "probe", *key, value) for key, value in numbers.items()]
+    values = pd.DataFrame(rows, columns=["draw", "run", "epoch", "measure", "key", "split", "value"])
+    names = pd.DataFrame(about, columns=["draw", "run", "network", "space", "pretrain_seed"])
+    tables = {"measure/values.parquet": values, "measure/runs.parquet": names.assign(transfer=None)}
+    tables = {name: table.assign(condition="c") for name, table in tables.items()}
+    return tables | {"samples": pd.DataFrame([{"condition": "c", "target": "kind", "source": "table"}])}
+
+
+def judged(tables: dict[str, pd.DataFrame], **more: pd.DataFrame) -> list:
+    """Claims where rows are added to the values or to the runs."""
+    tables = tables | {
+        name: pd.concat([tables[name], more[part]]) for part in more for name in [f"measure/{part}.parquet"]
+    }
+    return list(feature_contamination_distilled.judge(tables))
+
+
 def test_distilled_networks_of_ours_are_judged_by_intervals_over_backbones():
-    runs = pd.DataFrame(
-        [{"condition": "c", "run": "embedding", "network": None, "space": "embedding"}]
-        + [{"condition": "c", "run": f"s{n}", "network": "net", "space": "distil"} for n in range(6)]
-    )
-    rows = [
-        {
-            "condition": "c",
-            "run": run,
-            "split": split,
-            "key": "kind/linear",
-            "value": error + (run != "embedding") * lost,
-        }
-        for n, run in enumerate(runs["run"])
-        for split, error, lost in (("val", 10.0 + n / 50, 0.5), ("sketch", 20.0 - n / 50, 6.0), ("train", 0.0, 9.0))
-    ]
-    tables = {"measure/values.parquet": pd.DataFrame(rows), "measure/runs.parquet": runs}
-    tables["samples"] = pd.DataFrame([{"condition": "c", "target": "kind", "source": "table"}])
-    gap, same = feature_contamination_distilled.judge(tables)
-    assert gap.verdict == HOLDS and gap.interval[0] > 5 and np.mean(gap.values) == pytest.approx(5.5 - 2 * 3.5 / 50)
+    tables = distilled()
+    gap, same, domain = judged(tables)
+    assert gap.verdict == domain.verdict == HOLDS and gap.interval[0] > 5 and len(gap.values) == 6
+    assert gap.values == pytest.approx([5.5 - 2 * place / 50 for place in range(1, 12, 2)])
+    assert domain.values == pytest.approx([8 + place / 50 for place in range(2, 13, 2)])
     assert same.verdict == NOT_TESTED
-    one = tables | {"measure/values.parquet": tables["measure/values.parquet"].query("run in ['embedding', 's0']")}
-    assert {claim.verdict for claim in feature_contamination_distilled.judge(one)} == {NOT_TESTED}
+    few = tables["measure/values.parquet"].query("run in ['embedding', 'distil0-0-0']")
+    assert {claim.verdict for claim in judged(tables | {"measure/values.parquet": few})} == {NOT_TESTED}
     none = {name: table.iloc[:0] for name, table in tables.items()}
-    assert verdicts(feature_contamination_distilled.judge(none)) == dict.fromkeys(("D1", "D2", "D3"), NOT_TESTED)
+    assert verdicts(judged(none)) == dict.fromkeys(("D1", "D2", "D3"), NOT_TESTED)
+
+
+OTHER = distilled()  # values that must not count, with the values of a student moved
+MOVED = OTHER["measure/values.parquet"].query("run == 'distil0-0-0'").assign(value=99.0)
+TUNED = OTHER["measure/runs.parquet"].query("run == 'distil0-0-0'").assign(run="tuned", transfer="target")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"runs": OTHER["measure/runs.parquet"].iloc[:4]},  # some are listed by a second measure
+        {"values": MOVED.assign(epoch=0)},
+        {"values": MOVED.assign(epoch=3, split="sketch")},
+        {"values": MOVED.assign(run="tuned"), "runs": TUNED},
+    ],
+    ids=["listed twice", "untrained", "checkpoint", "finetuned"],
+)
+def test_distilled_networks_are_compared_once_at_the_end_of_pretraining(more):
+    assert [claim.values for claim in judged(OTHER, **more)] == [claim.values for claim in judged(OTHER)]
+
+
+@pytest.mark.parametrize(
+    ("made", "replicates"),
+    [({"runs": 2}, 6), ({"draws": 3}, 18), ({"draws": 3, "unit": "draw"}, 3)],
+    ids=["two runs of a backbone", "backbones of draws", "draws"],
+)
+def test_distilled_networks_are_replicated_by_backbones_or_draws_each_with_its_own_teacher(made, replicates):
+    gap, same, domain = judged(distilled(**made))
+    assert len(gap.values) == len(same.values) == len(domain.values) == replicates
+    assert max(abs(np.array(gap.values) - 5.5)) < 1.1 and max(abs(np.array(domain.values) - 8)) < 0.6

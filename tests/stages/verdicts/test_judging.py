@@ -1,6 +1,7 @@
 """The verdicts stage: what belongs together is judged, and nothing else."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -118,3 +119,21 @@ def test_a_study_of_ones_own_reads_results_of_every_condition(tmp_path):
     assert table["verdict"].tolist() == ["holds", "fails", "holds"] and table["in_band"][1] == "2 of 3"
     assert (found.path / "figures" / "errors.svg").is_file()
     assert set(found.manifest["inputs"]) >= {"train-3/samples", "train-4/finetune/all"}
+
+
+@pytest.mark.parametrize(("unit", "seeds"), [("draw", ["0", "1"]), ("backbone", ["0/7", "1/7"])])
+def test_rows_of_a_study_have_their_draw_because_embeddings_of_all_draws_have_one_name(unit, seeds, tmp_path):
+    def source(draw: int, kind: str) -> SimpleNamespace:
+        table = pd.DataFrame({"run": ["embedding"]} if kind == "values" else {"run": ["a"], "pretrain_seed": [7]})
+        facts, summary = {"source": "s", "target": "t"}, {"classes": {"t": 2}, "images": {"train": 9}}
+        inputs, place = {"samples": {"digest": "x"}}, tmp_path / f"draw-{draw}" / "train-9" / kind
+        more = {"facts": facts, "summary": summary, "manifest": {"inputs": inputs}, "table": lambda file: table}
+        return SimpleNamespace(kind=kind, place=place, digest="x", **more)
+
+    kinds = ("samples", "values", "runs")
+    sources = {kind: [source(draw, kind) for draw in range(2)] for kind in kinds}
+    options = SimpleNamespace(cells={f"draw-{draw}": {"draw": draw} for draw in range(2)}, unit=unit)
+    task = SimpleNamespace(options=options, output=tmp_path / "verdicts" / "study")
+    found = stage._tables(("values/a", "runs/a"), sources, task)
+    assert list(found["values/a"]["draw"]) == list(found["runs/a"]["draw"]) == ["0", "1"]
+    assert list(found["runs/a"]["pretrain_seed"]) == seeds

@@ -129,8 +129,9 @@ def _params(task: Task, **more: Any) -> dict[str, Any]:
 def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]], task: Task) -> dict[str, pd.DataFrame]:
     """Return the tables that a study reads, and `samples`, each with the condition of its rows.
 
-    In a study with draws, they have the rows of all its cells. A condition's name begins with the values of the axes,
-    and `pretrain_seed` is the draw, or a backbone of a draw, so that intervals are over these.
+    Each row has its `draw` (str; "0" without draws). In a study with draws, tables have the rows of all its cells. A
+    condition's name begins with the values of the axes, and `pretrain_seed` is the draw, or a backbone of a draw, so
+    that intervals are over these.
     """
     cells, above = task.options.cells, os.path.abspath(task.output.parent.parent)
 
@@ -148,8 +149,8 @@ def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]], tas
         frame = pd.json_normalize(source.json(file)) if whole else source.table(file)
         frame = frame.assign(**WITH_EVERY_ROW.get(source.kind, lambda facts: {})(source.facts))
         frame.insert(0, "condition", conditions.get((cell, source.manifest["inputs"].get("samples", {}).get("digest"))))
+        frame["draw"] = draw = str(cells[cell]["draw"]) if cells else "0"
         if cells and "pretrain_seed" in frame:
-            draw = str(cells[cell]["draw"])
             whole_draw = task.options.unit == "draw"
             frame["pretrain_seed"] = draw if whole_draw else draw + "/" + frame["pretrain_seed"].astype(str)
         return frame
