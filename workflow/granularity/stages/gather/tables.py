@@ -91,7 +91,7 @@ def answers(
     if not declared:
         keys = ["label", "network", "space"]
         fine = pd.concat([finer(table) for table in results.values()]).set_index(keys).index
-        asked = asked[asked.assign(space=spaces).set_index(keys).index.isin(fine)]
+        asked = asked[asked.assign(space=spaces[asked.index]).set_index(keys).index.isin(fine)]
     rows = []
     for _, found in asked.groupby([*axes, "label"], sort=False):
         shown = found.iloc[:1] if declared else found.sort_values("difference", kind="stable")
