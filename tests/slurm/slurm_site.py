@@ -90,7 +90,7 @@ class Site(Checkout):
         command = [sys.executable, str(HERE / "snakemake_impatient.py"), "--workflow-profile", "profiles/site"]
         return self.start(*command, *arguments, "--configfile", EXPERIMENT, **environment)
 
-    def finish(self, driver: subprocess.Popen, seconds: float = 8 * MINUTES, code: int = 0) -> str:
+    def finish(self, driver: subprocess.Popen, seconds: float = 20 * MINUTES, code: int = 0) -> str:
         """What a driver has printed by its end."""
         output, ended = wait(driver, seconds)
         assert ended, f"the driver hangs: {self.jobs()}\n{output[-6000:]}"
