@@ -122,9 +122,10 @@ def test_a_study_of_ones_own_reads_results_of_every_condition(tmp_path):
 
 
 @pytest.mark.parametrize(("unit", "seeds"), [("draw", ["0", "1"]), ("backbone", ["0/7", "1/7"])])
-def test_rows_of_a_study_have_their_draw_because_embeddings_of_all_draws_have_one_name(unit, seeds, tmp_path):
+def test_rows_of_a_study_have_their_draw_and_cell_because_draws_and_cells_may_share_names(unit, seeds, tmp_path):
     def source(draw: int, kind: str) -> SimpleNamespace:
-        table = pd.DataFrame({"run": ["embedding"]} if kind == "values" else {"run": ["a"], "pretrain_seed": [7]})
+        row = {"run": "embedding"} if kind == "values" else {"run_id": "a", "parent": "b", "pretrain_seed": 7}
+        table = pd.DataFrame([row])
         facts, summary = {"source": "s", "target": "t"}, {"classes": {"t": 2}, "images": {"train": 9}}
         inputs, place = {"samples": {"digest": "x"}}, tmp_path / f"draw-{draw}" / "train-9" / kind
         more = {"facts": facts, "summary": summary, "manifest": {"inputs": inputs}, "table": lambda file: table}
@@ -137,3 +138,4 @@ def test_rows_of_a_study_have_their_draw_because_embeddings_of_all_draws_have_on
     found = stage._tables(("values/a", "runs/a"), sources, task)
     assert list(found["values/a"]["draw"]) == list(found["runs/a"]["draw"]) == ["0", "1"]
     assert list(found["runs/a"]["pretrain_seed"]) == seeds
+    assert list(found["runs/a"]["run_id"] + found["runs/a"]["parent"]) == ["draw-0/adraw-0/b", "draw-1/adraw-1/b"]

@@ -55,6 +55,10 @@ def test_the_papers_way_holds_and_every_judged_row_says_why_its_band_is_there():
     both = STUDIES["granularity_t5"].judge(joined(tables(PAPERS_WAY, "train-300"), tables(PAPERS_WAY, "train-900")))
     assert [claim.comparisons for claim in of_id(both, "V1") if claim.judged == "interval"] == [16, 16]
     assert [claim.comparisons for claim in of_id(both, "V3") if claim.judged == "interval"] == [6, 6]  # and one pass
+    odd = tables(PAPERS_WAY | {("manual", 273): 5.233}, **INAT)
+    more = joined(odd, *(tables(PAPERS_WAY, f"train-{images}") for images in range(5)))
+    counts = [of_id(STUDIES["granularity_t5"].judge(one), "V1")[1].values for one in (odd, more)]
+    assert counts == [[1], [0]]  # one rank contradicts it, unless the interval is corrected for six conditions
     left, right = of_id(found, "V2")
     assert sum(left.values) / 6 == pytest.approx(-0.43) and sum(right.values) / 6 == pytest.approx(-0.13)
     assert left.comparisons == 4  # two ends, and two ranks in between of which the best is taken

@@ -54,6 +54,7 @@ class Claim:
     comparisons: int = 1  # number of intervals that jointly hold at 95 %, this one included
     p: float = math.nan  # p-value of the mean against 0 for `interval` (NaN: none); Holm-adjusted if there are several
     estimate: Difference | None = None  # mean and standard error for `interval`, if not computed from `values`
+    recount: Callable[[int], int] | None = None  # returns the value, a count, for a number of comparisons
 
     @property
     def verdict(self) -> str:

@@ -111,12 +111,16 @@ def ask(
         **judged,
     )
     differences = [ours.contrast(case) for case in cases]
-    ends = [statistics.interval(*case, max(comparisons, len(cases))) for case in differences]
-    if len(cases) < 2 or math.isnan(ends[0][0]):
+    if len(cases) < 2 or math.isnan(differences[0].error):
         return
-    outside = sum(high < words["low"] or low > words["high"] for low, high in ends)
+
+    def outside(count: int) -> int:
+        ends = [statistics.interval(*case, max(count, len(cases))) for case in differences]
+        return sum(high < words["low"] or low > words["high"] for low, high in ends)
+
     claim = partial(Claim, **head, reason="an average must not hide a case that contradicts the claim")
-    yield claim(quantity=f"{about}: how many contradict it", values=[outside], high=0)
+    count = claim(quantity=f"{about}: how many contradict it", values=[outside(comparisons)], high=0)
+    yield replace(count, recount=outside)
     published = [theirs.contrast(case).difference for case in paper_cases]
     yield claim(quantity=f"{about}: each", values=[case.difference for case in differences], published=published)
 
@@ -156,7 +160,7 @@ def against_baseline(arms: Arms, chance: bool) -> int:
 
 
 def corrected(claims: Iterable[Claim]) -> list[Claim]:
-    """Correct the intervals of claims jointly with all others of the same id (Bonferroni), over all that is judged."""
+    """Correct intervals, and counts of intervals, jointly with all others of the same id (Bonferroni)."""
     all_claims = list(claims)
     flags = [claim.estimate is not None and not math.isnan(claim.estimate.error) for claim in all_claims]
     counts: Counter[str] = Counter()
@@ -167,7 +171,10 @@ def corrected(claims: Iterable[Claim]) -> list[Claim]:
         p = min(1.0, statistics.p_value(*claim.estimate) * counts[claim.id])
         return replace(claim, comparisons=counts[claim.id], p=p)
 
-    return [of_all(claim) if has else claim for claim, has in zip(all_claims, flags, strict=True)]
+    def recounted(claim: Claim) -> Claim:
+        return replace(claim, values=[claim.recount(counts[claim.id])]) if claim.recount else claim
+
+    return [of_all(claim) if has else recounted(claim) for claim, has in zip(all_claims, flags, strict=True)]
 
 
 # ---------------------------------------------------------------- printed tables

@@ -130,8 +130,8 @@ def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]], tas
     """Return the tables that a study reads, and `samples`, each with the condition of its rows.
 
     Each row has its `draw` (str; "0" without draws). In a study with draws, tables have the rows of all its cells. A
-    condition's name begins with the values of the axes, and `pretrain_seed` is the draw, or a backbone of a draw, so
-    that intervals are over these.
+    condition's name begins with the values of the axes, a run's id with its cell (cells may share a pretraining), and
+    `pretrain_seed` is the draw, or a backbone of a draw, so that intervals are over these.
     """
     cells, above = task.options.cells, os.path.abspath(task.output.parent.parent)
 
@@ -150,6 +150,8 @@ def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]], tas
         frame = frame.assign(**WITH_EVERY_ROW.get(source.kind, lambda facts: {})(source.facts))
         frame.insert(0, "condition", conditions.get((cell, source.manifest["inputs"].get("samples", {}).get("digest"))))
         frame["draw"] = draw = str(cells[cell]["draw"]) if cells else "0"
+        for column in {"run_id", "parent"} & {*frame} if cells else ():
+            frame[column] = cell_of(source) + "/" + frame[column]
         if cells and "pretrain_seed" in frame:
             whole_draw = task.options.unit == "draw"
             frame["pretrain_seed"] = draw if whole_draw else draw + "/" + frame["pretrain_seed"].astype(str)

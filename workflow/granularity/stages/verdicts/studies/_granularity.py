@@ -207,10 +207,14 @@ def inverted(ours: Arms, paper: Arms, source: str, untested: str) -> Claim:
         return [arms.contrast(minus(finer, one)) for one, finer in itertools.pairwise(levels(arms))]
 
     differences = [] if untested else steps(ours)
-    ends = [statistics.interval(*one, len(differences)) for one in differences]
-    untested = untested or unmet((not any(math.isnan(low) for low, _ in ends), NO_INTERVAL))
-    values = [sum(low > 0 for low, _ in ends)] if differences else []
-    about = {"untested": untested, "published": [sum(one.difference > 0 for one in steps(paper))]}
+
+    def rising(count: int) -> int:
+        return sum(statistics.interval(*one, max(count, len(differences)))[0] > 0 for one in differences)
+
+    untested = untested or unmet((not any(math.isnan(one.error) for one in differences), NO_INTERVAL))
+    values, recount = ([rising(1)], rising) if differences else ([], None)
+    published = [sum(one.difference > 0 for one in steps(paper))]
+    about = {"untested": untested, "published": published, "recount": recount}
     return Claim("V10", source=source, values=values, **words_of("V10 inverted", ours) | about)
 
 
