@@ -118,7 +118,7 @@ def test_a_label_file_is_held_against_the_samples_that_are_there(tiny_results, t
         file.write_text(f"sample_id,label\n{train},a\n{val},a\n")
         with pytest.raises(GranularityError) as caught:
             check(tmp_path, values)
-        wrong = f"images not of the training split (delete their rows): 1, such as '{val}' (train-60)"
+        wrong = f"images not of the training split of this draw (delete their rows): 1, such as '{val}' (train-60)"
         assert caught.value.args == (f"{tmp_path / 'mine.yaml'}: label_spaces.file: {file}: {wrong}",)
         assert unseen in check(tmp_path, values | {"samples": {"validation": 31}})  # other samples than are there
         file.write_text(f"sample_id,label\n{val},\n")

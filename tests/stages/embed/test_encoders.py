@@ -149,6 +149,12 @@ def test_embeddings_are_found_by_id_in_every_form(tmp_path, digits, ids, vectors
     np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
+def wide(table: pd.DataFrame) -> pd.DataFrame:
+    """The same vectors, a column for each component."""
+    vectors = pd.DataFrame(table["vector"].tolist(), index=table.index).add_prefix("d")
+    return table.drop(columns="vector").join(vectors)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -163,6 +169,9 @@ def test_embeddings_are_found_by_id_in_every_form(tmp_path, digits, ids, vectors
         (lambda t: t.assign(vector=[*t["vector"][:9], None, *t["vector"][10:]]), r"row 10: .+ has 0 numbers"),
         (lambda t: t.drop(columns="sample_id"), r"has no column of ids"),
         (lambda t: t.drop(columns="vector"), r"no column of vectors"),
+        (lambda t: wide(t).assign(x=0.5, y=0.5), r"columns 'x', 'y' have no number, or another name than the rest"),
+        (lambda t: wide(t).astype({f"d{i}": int for i in range(5)}).assign(x=0.5, y=0.5), r"columns 'x', 'y' have no"),
+        (lambda t: wide(t).assign(boxes=[[1.0, 2.0]] * len(t)), r"1 columns of vectors beside 5 columns of numbers"),
         (lambda t: t.assign(sample_id=[None, *t["sample_id"][1:]]), r"row 1: sample_id is missing"),
     ],
 )

@@ -59,10 +59,21 @@ def test_an_extra_split_is_not_validated_on(all_digits):
     assert kept["split"].value_counts().to_dict() == {"train": 1098, "test": 599, "val": 100}
 
 
+def test_images_of_a_published_split_are_stratified_and_depend_on_no_other_split(all_digits):
+    frame = all_digits.assign(split=["train", "train", "val", "test"] * 449 + ["train"])
+    kept, more = (
+        stage.assign(frame, section(extra_splits=extra), 100, 0)[0].query("split == 'train'") for extra in ([], ["test"])
+    )
+    assert ids(kept, "train") == ids(more, "train") == ids(stage.assign(frame, section(), 100, 0)[0], "train")
+    assert (kept["digit"].value_counts() - 100 * all_digits["digit"].value_counts(normalize=True)).abs().max() <= 2.5
+    fewer = frame[frame["split"] != "test"].reset_index(drop=True)
+    assert ids(stage.assign(fewer, section(), 100, 0)[0], "train") == ids(kept, "train")
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["{}", "no such image"], "line 2: 'no such image' is not a training image; remove the line"),
+        (["{}", "no such image"], "line 2: 'no such image' is not a training image of this draw; remove the line"),
         (["{}", "{}"], "line 2: '.*' appears twice; remove the line"),
         ([], r"train_size = all: .* and 0 for training"),
     ],

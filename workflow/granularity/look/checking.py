@@ -21,12 +21,16 @@ from granularity.plan.trainings import NetworkPlan
 from granularity.stages.embed import elsewhere
 from granularity.stages.hierarchy.families import file
 from granularity.stages.hierarchy.space import TARGET
-from granularity.stages.samples.options import too_few
+from granularity.stages.pixels.options import Pixels
+from granularity.stages.samples.options import Samples, too_few
+from granularity.stages.samples.source import VALIDATION
 from granularity.store import place
 from granularity.store.artifact import RUN, Artifact
 
 FEW = 5  # backbones per label space, below which hardly any difference is significant
 SMALL = 32  # pixels, above which the default network is too small
+OWN = ("folder", "table", "parquet", "webdataset")  # sources that need not have a validation split
+HELD_OUT = Samples.model_fields["validation"].default
 DRAWS = 30  # images that a policy is tried on, because each draws other operations
 Complaint = tuple[str, str]  # section, and "key: what is wrong" for one of its keys
 
@@ -219,6 +223,11 @@ def remarks(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
     samples = plan.config.samples
     if samples.target == samples.ranks[-1]:
         yield f"samples.target: '{samples.target}' is the finest rank; no human labels are finer than the target"
+    if samples.source != "digits" and plan.config.pixels.size == Pixels().size:
+        yield f"pixels.size: {plan.config.pixels.size} px, the default, is for the digits"
+    if samples.source in OWN and samples.val is None and samples.validation == HELD_OUT:
+        said = f"{HELD_OUT} images, the default, is for the digits; set it"
+        yield f"samples.validation: {said}, unless a split of your images is named {', '.join(VALIDATION)}"
     if plan.config.model == Model() and plan.config.pixels.size > SMALL:
         yield f"model: the default is a small network for digits; for {plan.config.pixels.size} px set model.name"
     for network in plan.networks:

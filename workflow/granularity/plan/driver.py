@@ -60,6 +60,7 @@ def prepare(workflow: Any, config: Any, plans: Sequence[Plan]) -> Callable[[Plan
     if not looks:
         hold(config, Path(modify(f"results/{config.name}")))
         _end_plainly()
+        _wake_less()
     elif dry_run:
         files = _files((*workflow.configfiles, *workflow.overwrite_configfiles))
         atexit.register(say, f"What this costs on this machine, by stage: granularity config check{files}")
@@ -113,6 +114,24 @@ def _end_plainly() -> None:
     signal.signal(signal.SIGINT, on_interrupt)
     stopped = "Stopped on request; the errors above say only that. The same command continues from here."
     atexit.register(lambda: say(stopped) if interrupted else None)
+
+
+def _wake_less() -> None:
+    """Let Snakemake's scheduler wake itself only while its limit of job starts per second holds jobs back.
+
+    As it is, each pass plans another a second later while any job waits for a core, and each job that ends begins a
+    chain of these: a study of hundreds of jobs keeps a core busy (github.com/snakemake/snakemake/pull/3744).
+    """
+    with contextlib.suppress(ImportError, AttributeError):  # another version of Snakemake
+        from snakemake.scheduling.job_scheduler import JobScheduler
+
+        later = JobScheduler._schedule_reevalutation
+
+        def if_held_back(scheduler: Any, delay: float) -> None:
+            if not scheduler.job_rate_limiter.get_free_jobs():
+                later(scheduler, delay)
+
+        JobScheduler._schedule_reevalutation = if_held_back
 
 
 def image(device: str) -> str:

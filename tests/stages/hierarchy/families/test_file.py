@@ -68,8 +68,9 @@ def test_one_that_corrects_clusters_is_made_after_them(tmp_path):
         (
             "image 9,c\nimage 5,d\n",
             "target",
-            r"images not of the training split \(delete their rows\): 2, such as 'image 9', 'image 5'",
+            r"images not of the training split of this draw \(delete their rows\): 2, such as 'image 9', 'image 5'",
         ),
+        ("image 0,1\n", "target", "'1' is the number of a class, whose name is 'fish'; write names"),
         ("image 0,a\nimage 1,\n", "target", "images without a label: 1, such as 'image 1'"),
         ("image 0,a\nimage 1,a\n", None, "training images are missing .*: 3, such as 'image 2', 'image 3', 'image 4'"),
         ('image 0,"a\n', "target", "cannot be read as a CSV or Parquet table with the columns sample_id and label"),

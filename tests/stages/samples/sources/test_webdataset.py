@@ -141,6 +141,7 @@ PNG = grey(5)
     [
         ([("b.cls", 1)], r"the sample 'b' needs one image and a label \(\.cls, \.json, \.txt\): \['cls'\]"),
         ([("b.png", PNG), ("b.jpg", PNG), ("b.cls", 1)], "the sample 'b' needs one image and a label"),
+        ([("b.png", PNG), ("b.cls", 1)] * 2, "two samples that follow each other have the key 'b'"),
         ([("a0.png", PNG), ("a0.cls", 1)], "two images have the sample_id 'train-0/a0'"),
         ([("b.png", PNG), ("b.cls", b"\xff")], r"the sample 'b': its \.cls is malformed \(.*codec"),
         ([("b.png", PNG), ("b.cls", " \n")], r"train-0\.tar: no known label for 1 images, such as 'train-0/b'"),

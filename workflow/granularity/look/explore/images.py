@@ -80,7 +80,7 @@ class Images:
         labels = labels[labels["sample_id"].isin(self.ids)].drop_duplicates("sample_id").set_index("sample_id")["label"]
         names = [*map(str, space.table("classes.parquet")["name"])]
         if labels.map(np.ndim).any():
-            labels = labels.map(lambda several: " + ".join(names[one] for one in several))
+            labels = labels.map(lambda several: " + ".join(names[one] for one in np.atleast_1d(several)))
             codes, found = pd.factorize(labels, sort=True)
             labels, names = pd.Series(codes, labels.index), [*found]
         return Column("label space", space.manifest["options"]["space"], names, self.align(labels))

@@ -3,6 +3,8 @@
 Ids are those of the sample table; rows of other images are ignored. Messages count rows from 1.
 """
 
+import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from granularity.learning.clip_options import files_of
 # Column names of ids and of vectors; the first that exists is used.
 IDS = ("sample_id", "id", "image_id", "image_path", "filepath", "file_path", "path", "file_name", "filename")
 VECTORS = ("embedding", "embeddings", "vector", "features")
+NUMBERED = re.compile(r"(.*?)\d+")
 
 
 def places(file: str, wanted: Iterable[str] | None) -> np.ndarray:
@@ -79,19 +82,27 @@ def _ids(file: str) -> list[str]:
 
 
 def _vector_columns(file: str) -> list[str]:
-    """Return the column of vectors, or several columns of numbers; empty if the file is an array."""
+    """Return the column of vectors, or the numbered columns of their components; empty if the file is an array."""
     if file.endswith(".npy"):
         _array(file)
         return []
     fields = list(_schema(file))
     lists = [field.name for field in fields if _is_number(getattr(field.type, "value_type", None))]
-    chosen = [name for name in VECTORS if name in lists][:1] or lists
+    numbers = [field.name for field in fields if pa.types.is_floating(field.type)]
+    chosen = [name for name in VECTORS if name in lists][:1] or (lists if len(numbers) < 2 else [])
     if len(chosen) == 1:
         return chosen
-    numbers = [field.name for field in fields if pa.types.is_floating(field.type)]
     if lists or len(numbers) < 2:
         text = f"{len(lists)} columns of vectors" if lists else "no column of vectors, nor several columns of numbers"
+        text += f" beside {len(numbers)} columns of numbers" if lists and len(numbers) > 1 else ""
         raise GranularityError(f"{file}: has {text}; name the column of vectors 'embedding'")
+    stems = {name: match[1] if (match := NUMBERED.fullmatch(name)) else None for name in numbers}
+    stem, _ = Counter(stems.values()).most_common(1)[0]
+    if others := [name for name in numbers if stem is None or stems[name] != stem]:
+        raise GranularityError(
+            f"{file}: columns {', '.join(map(repr, others[:3]))} have no number, or another name than the rest; remove "
+            "what is not a component of the vectors, or write these as lists in a column 'embedding'"
+        )
     return numbers
 
 

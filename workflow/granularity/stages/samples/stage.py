@@ -93,15 +93,19 @@ def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: in
     Also returns the origin of the validation images (docs/draws.md, docs/datasets.md). Raises GranularityError: fewer
     images than asked for, an empty split, or one that the source does not have.
     """
-    order = _stratified_order(frame[params.ranks[-1]], seed_of(seed, "split"))
-    codes, names = pd.factorize(frame["split"].iloc[order]) if "split" in frame else ((), ())
-    published = {str(name): order[codes == code] for code, name in enumerate(names)}
+
+    def ordered(rows: np.ndarray) -> np.ndarray:
+        return rows[_stratified_order(frame[params.ranks[-1]].iloc[rows], seed_of(seed, "split"))]
+
+    # Each split on its own: training images do not depend on which other splits are read.
+    splits = frame.groupby("split", observed=True).indices if "split" in frame else {}
+    published = {str(name): ordered(rows) for name, rows in splits.items()}
     train, val = source.chosen(published, params)
     if val is not None:
         pool, held_out = published[train], published[val]
         origin = f"the published split '{val}'"
     else:
-        pool = published[train] if published else order
+        pool = published[train] if published else ordered(np.arange(len(frame)))
         count = int(params.validation if params.validation >= 1 else round(params.validation * len(pool)))
         held_out, pool = pool[:count], pool[count:]
         origin = f"{len(held_out)} images held out, stratified by {params.ranks[-1]}"
@@ -110,7 +114,8 @@ def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: in
     size = len(pool) if train_size == "all" else train_size
     if size > len(pool) or len(pool) == 0 or len(held_out) == 0:
         sizes = f"{len(frame)} images, {len(held_out)} for validation and {len(pool)} for training"
-        raise GranularityError(f"conditions.train_size = {train_size}: there are {sizes}")
+        hint = "" if val is not None else f" (samples.validation = {params.validation:g})"
+        raise GranularityError(f"conditions.train_size = {train_size}: there are {sizes}{hint}")
     split = np.full(len(frame), None, dtype=object)
     extra = {name: kept_as(name) for name in params.extra_splits}
     for name, shown in extra.items():
@@ -124,7 +129,7 @@ def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: in
 def _listed(file: Path, ids: pd.Series) -> np.ndarray:
     """Return which training images a file lists; GranularityError: an unknown or repeated line."""
     listed = pd.Index(read_text(file).splitlines())
-    for wrong, what in ((~listed.isin(ids), "is not a training image"), (listed.duplicated(), "appears twice")):
+    for wrong, what in ((~listed.isin(ids), "is not a training image of this draw"), (listed.duplicated(), "appears twice")):
         if wrong.any():
             line = int(wrong.argmax())
             raise GranularityError(f"samples.subset: {file}: line {line + 1}: '{listed[line]}' {what}; remove the line")

@@ -66,6 +66,10 @@ def labels(
                 f"{path}: corrects a label space with several labels per image, but a file has only one"
             )
         base, base_names = corrected.values.astype(np.int64), list(map(str, corrected.names))
+        numbers = {str(number) for number in range(len(base_names))} - {*base_names}
+        if wrong := sorted(numbers & {*names.tolist()}, key=int):
+            known = f"'{base_names[int(wrong[0])]}'"
+            raise GranularityError(f"{path}: '{wrong[0]}' is the number of a class, whose name is {known}; write names")
     all_names = [*base_names, *(name for name in names.tolist() if name not in set(base_names))]
     number = {name: i for i, name in reversed(list(enumerate(all_names)))}
     base[row] = np.array([number[name] for name in names.tolist()], dtype=np.int64)[codes]
@@ -83,7 +87,7 @@ def checked(path: str, sha256: str, training: Any | None, corrects: bool) -> Fra
     _refuse(path, "images that appear twice", ids[ids.duplicated()])
     _refuse(path, "images without a label", ids[table["label"] == ""])
     if training is not None:
-        _refuse(path, "images not of the training split (delete their rows)", ids[~ids.isin(training)])
+        _refuse(path, "images not of the training split of this draw (delete their rows)", ids[~ids.isin(training)])
         problem = "training images are missing (set `of` if the file corrects another label space)"
         _refuse(path, problem, () if corrects else training[~training.isin(ids)])
     return table

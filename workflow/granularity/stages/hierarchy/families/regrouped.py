@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from granularity.base.errors import GranularityError
 from granularity.base.section import Count
 from granularity.base.seeds import seed_of
 from granularity.stages.hierarchy.checks import Check, in_one_target_class
@@ -44,6 +45,8 @@ def elsewhere(training: Training, images: Frame, clusterings: list[str]) -> Labe
     targets, names = training.coded(training.target)
     classes, class_names = training.coded(training.finest)
     superclass = dict(zip(class_names[classes], targets, strict=True))
+    if straddling := [name for name, of in zip(class_names[classes], targets, strict=True) if superclass[name] != of]:
+        raise GranularityError(f"regrouped: images of '{straddling[0]}' are of several classes of {training.target}")
     label = np.empty(len(clustering.clusters), dtype=np.int32)
     for class_name, clusters in clustering.groups().items():
         drawn = np.random.default_rng(seed_of(training.seed, "regrouped", count, class_name)).permutation(count)
