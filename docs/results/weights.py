@@ -109,8 +109,10 @@ def answer() -> str:
         f"({'; '.join(f'*{name}*, {came}' for name, came in missed.items())}).",
         f"- **What a mixture costs depends on the head.** The summed head counts {copies} copies "
         "of the common feature in favour of distractors. If only the largest fine output counts, w = 0.25 is enough "
-        f"for a hard error of {mean('weight 0.25', 'error_max'):.3f}. With those copies pruned, no fine label is "
-        f"needed ({mean('weight 0', 'error_pruned'):.3f}).",
+        f"for a hard error of {mean('weight 0.25', 'error_max'):.3f}. With those copies pruned, w = 0 has "
+        f"{mean('weight 0', 'error_pruned'):.2f}, but {mean('weight 0, step 1.6', 'error_pruned'):.2f} with a step of "
+        f"1.6 and {mean('weight 0, 16 images', 'error_pruned'):.2f} with 16 images (w = 1: at most "
+        f"{mean('weight 1, step 0.025', 'error_pruned'):.3f}).",
         "- **No mixture helps on photographs.** With half the weight on the class, errors differ from the class's by "
         f"{shown(found.loc['half'])} points, in one stage by {shown(found.loc['half in one stage'])}. Gains above "
         f"{-found.loc[mixtures, 'low'].min():.1f} points are excluded. {ranges} of {len(said)} ranges hold.",

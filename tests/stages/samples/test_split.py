@@ -62,7 +62,8 @@ def test_an_extra_split_is_not_validated_on(all_digits):
 def test_images_of_a_published_split_are_stratified_and_depend_on_no_other_split(all_digits):
     frame = all_digits.assign(split=["train", "train", "val", "test"] * 449 + ["train"])
     kept, more = (
-        stage.assign(frame, section(extra_splits=extra), 100, 0)[0].query("split == 'train'") for extra in ([], ["test"])
+        stage.assign(frame, section(extra_splits=extra), 100, 0)[0].query("split == 'train'")
+        for extra in ([], ["test"])
     )
     assert ids(kept, "train") == ids(more, "train") == ids(stage.assign(frame, section(), 100, 0)[0], "train")
     assert (kept["digit"].value_counts() - 100 * all_digits["digit"].value_counts(normalize=True)).abs().max() <= 2.5

@@ -129,7 +129,10 @@ def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: in
 def _listed(file: Path, ids: pd.Series) -> np.ndarray:
     """Return which training images a file lists; GranularityError: an unknown or repeated line."""
     listed = pd.Index(read_text(file).splitlines())
-    for wrong, what in ((~listed.isin(ids), "is not a training image of this draw"), (listed.duplicated(), "appears twice")):
+    for wrong, what in (
+        (~listed.isin(ids), "is not a training image of this draw"),
+        (listed.duplicated(), "appears twice"),
+    ):
         if wrong.any():
             line = int(wrong.argmax())
             raise GranularityError(f"samples.subset: {file}: line {line + 1}: '{listed[line]}' {what}; remove the line")
