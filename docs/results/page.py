@@ -282,6 +282,9 @@ BLOCKS = {
     "undone photographs answer": undone.photographs_answer,
     "undone photographs": undone.photographs,
     "undone photographs predicted": undone.photographs_predicted,
+    "undone trained answer": undone.trained_answer,
+    "undone trained": undone.trained,
+    "undone trained predicted": undone.trained_predicted,
 }
 
 
