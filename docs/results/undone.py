@@ -158,7 +158,7 @@ def photographs_predicted() -> str:
 
 
 def trained() -> str:
-    """Errors on images with a shifted border, of networks trained with unlabelled images, by what is done at test time."""
+    """Errors on images with a shifted border, by what is done in training (rows) and at test time (columns)."""
     means = read(TRAINED).query("shift == 'border'").groupby(["network", "key", "space"])["value"].mean()
     rows = []
     for network, words in {"plain": "labels", "matched": "means matched", "projected": "direction removed"}.items():
@@ -171,7 +171,7 @@ def trained() -> str:
 
 
 def trained_answer() -> str:
-    """What came out of training with unlabelled images; comparisons that decide are corrected for the two of a method."""
+    """What came out of training with unlabelled images; a method's comparisons are corrected for both."""
     said, found = predictions(TRAINED), differences(TRAINED, "shift", "border")
     held = sum(inside(values.mean(), said[name]) == "inside" for name, values in found.items())
 
@@ -190,13 +190,13 @@ def trained_answer() -> str:
         for labels in ("ten", "two")
     ]
     text = (
-        f"- **Training with the same unlabelled images is not shown to be needed** (*exploratory*). Matched in training, "
-        f"errors on shifted images differ from those matched only at test time by {matched[0]} points with ten labels "
-        f"and {matched[1]} with two. The means then need no correction afterwards.",
-        f"- **Removing the direction in training is not safe:** {projected[0]} with ten labels, {projected[1]} with two, "
-        f"where one network in eight is worse by {worst:.0f} points.",
-        f"- **Objects on other backgrounds** cost {lost[0]} points with ten labels and {lost[1]} with two; trained with "
-        f"matched means {left[0]} and {left[1]} (the gain is not significant). {held} of {len(said)} ranges hold.",
+        "- **Training with the same unlabelled images is not shown to be needed** (*exploratory*). With means matched "
+        f"in training, errors on shifted images differ by {matched[0]} points (ten labels) and {matched[1]} (two) from "
+        "those of means matched only at test time.",
+        f"- **Removing the direction in training is not safe:** {projected[0]} with ten labels, {projected[1]} with "
+        f"two, where one network in eight is worse by {worst:.0f} points.",
+        f"- **Objects on other backgrounds** cost {lost[0]} points with ten labels and {lost[1]} with two; trained "
+        f"with matched means {left[0]} and {left[1]} (the gain is not significant). {held} of {len(said)} ranges hold.",
     )
     return "\n".join(textwrap.fill(one, 120, subsequent_indent="  ", break_on_hyphens=False) for one in text)
 

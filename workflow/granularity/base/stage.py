@@ -111,7 +111,9 @@ class Stage:
     shows_names: bool = False  # whether its inputs' names are part of its result, as conditions are of a report
     # Whether it is computed once per study, not in each of its cells; None: in both, and it plans differently.
     of_study: bool | None = False
-    priority: int = 0  # higher starts first, for example long jobs that only the report waits for
+    # Higher starts first: jobs that use several cores, before others take single ones (2); what only the report waits
+    # for (1).
+    priority: int = 0
 
     @property
     def model(self) -> type[Section]:

@@ -78,5 +78,8 @@ def test_ranks_that_are_not_nested_are_refused_or_have_no_ratios():
     features, fine = blobs(np.eye(4), 10, 1.0)
     view = seen(features, fine, np.tile([0, 1], 20))
     assert not [key for _, key, _ in collapse.measure(view, collapse.Options(), 0) if "r1" in key]
+    features, fine = blobs(np.random.default_rng(0).normal(size=(4, 10)), 1, 1.0)  # an image per class: no distance
+    single = seen(features, fine, COARSE[fine])
+    assert not [key for _, key, _ in collapse.measure(single, collapse.Options(), 0) if "r1" in key]
     with pytest.raises(GranularityError, match="name a coarser and a finer rank"):
         list(cluster_probe.measure(view, cluster_probe.Options(), 0))

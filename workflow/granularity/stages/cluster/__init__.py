@@ -34,6 +34,7 @@ STAGE = Stage(
     files=("assignment.parquet", "centroids.npy", "clusters.parquet"),
     plan=_plan,
     needs=Needs(1000, 12, 15, 0.0006, threads=16, thread_mb=300, gpu=True),
+    priority=2,
     message="k-means {wildcards.clustering} of {wildcards.condition}",
     inputs={"samples": "samples", "embed": "embed"},
     seeded=True,

@@ -53,6 +53,7 @@ STAGE = Stage(
     files=("embedding.npy",),
     plan=_plan,
     needs=NEEDS,
+    priority=2,
     message="Embedding the images of {wildcards.condition}",
     inputs={"samples": "samples", "encoder": "encoder?", "pixels": "pixels?"},
     chosen=lambda options: [("encoder", options.kind)] if options.embeddings is None else [],

@@ -25,6 +25,7 @@ STAGE = Stage(
     more_files=("pixels.npy", "shards/*.jpegs"),
     plan=_plan,
     needs=Needs(1000, 1, 15, 20.0, threads=8),
+    priority=2,
     message="Decoding the images of {wildcards.condition}",
     inputs={"samples": "samples"},
     asked=lambda options: options.asked,

@@ -23,6 +23,7 @@ STAGE = Stage(
     more_files=("findings.parquet", "images.parquet", "wordnet.parquet"),
     plan=_plan,
     needs=Needs(1000, 1, 15, 5.0, threads=8),
+    priority=2,
     message="Sample table of {wildcards.condition}",
     seeded=True,
     chosen=lambda chosen: [("source", chosen.source)],

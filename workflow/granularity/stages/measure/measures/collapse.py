@@ -115,7 +115,9 @@ def closest(features: np.ndarray, centres: np.ndarray) -> np.ndarray:
 
 
 def ratios(features: np.ndarray, fine: np.ndarray, coarse: np.ndarray, seed: int) -> dict[str, float] | None:
-    """Return r1, r2, r3 and r1_null of a rank in a coarser one; None if it is not nested in it, or divides no class."""
+    """Return r1, r2, r3 and r1_null of a rank in a coarser one; None if it is not nested in it, divides no class,
+    or has no class with two different images.
+    """
     classes, first = np.unique(fine, return_index=True)
     above = coarse[first]
     if not np.array_equal(above[np.searchsorted(classes, fine)], coarse):
@@ -131,6 +133,8 @@ def ratios(features: np.ndarray, fine: np.ndarray, coarse: np.ndarray, seed: int
         return float(np.diag(matrix).mean()), float(matrix[siblings].mean()), float(matrix[far].mean())
 
     inside, sibling, distant = averages(fine)
+    if not inside:
+        return None
     rng, null = np.random.default_rng(seed), []
     for _ in range(SHUFFLES):
         spread, near, _ = averages(shuffled(fine, coarse, rng))
