@@ -38,12 +38,10 @@ ANSWER = """
 lower the OOD risk from {ERM} to {gradients, n = 1000}. Removing the direction from trained weights, then restoring
 the mean margin, gives {rescaled, n = 1000}: the kill criterion is met. Unrestored, the risk is {test, n = 1000}. In
 distribution it rises from {ERM | id_risk} to {gradients, n = 1000 | id_risk} and {rescaled, n = 1000 | id_risk}.
-- **The noise is class balance.** The estimate takes a different share of classes for the shift. With 70 % positive
-inputs OOD, 5,000 inputs leave {70 % positive}. Dividing the difference of means by the covariance (*whitened*) lowers
-it to {70 % positive, whitened}.
+- **The noise is class balance.** With 70 % positive inputs OOD, 5,000 inputs leave {70 % positive}; with the
+difference of means divided by the covariance (*whitened*), {70 % positive, whitened}.
 - **If four blocks of the background shift in different groups**, one mean leaves {mean, d = 4}, singular vectors of
-the groups' differences of means {means, d = 4} and of second moments {moments, d = 4}. Second moments removed core
-features in {false} of ten seeds where all signs change.
+second moments {moments, d = 4}; these removed core features in {false} of ten seeds where all signs change.
 - **It fails where the shift flips core features with the label:** 8 of 32 leave {flips 8 core}, because means do not
 move. A shift added to all 32 costs one class: the risk in distribution is {added to 32 core | id_risk}.
 - **{inside} of {all} predictions** lie in their ranges (nominal coverage: 80 %). By number of inputs, the law's range
