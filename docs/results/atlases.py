@@ -95,11 +95,9 @@ def six_arms() -> str:
 
 def finer_pairs() -> dict[str, tuple[pd.Series, pd.Series]]:
     """Labels that cut the 200 classes of Tiny ImageNet: errors after finetuning, by prediction."""
-    errors = look.tables(read("tiny_imagenet_finer/atlas"))[look.ENDS]
-
-    def arm(name: str, network: str) -> pd.Series:
-        plain = f"{name} ({network})"
-        return errors[plain if plain in errors else name].rename(name)
-
+    found = read("tiny_imagenet_finer/atlas")
+    errors = {
+        condition.partition(", ")[2]: look.tables(part)[look.ENDS] for condition, part in found.groupby("condition")
+    }
     said = predictions("tiny_imagenet_finer")
-    return {key: tuple(arm(one[which], one["network"]) for which in ("arm", "against")) for key, one in said.items()}
+    return {key: tuple(errors[one["network"]][one[which]] for which in ("arm", "against")) for key, one in said.items()}

@@ -155,6 +155,17 @@ def test_a_prediction_is_judged_on_its_cells_and_condition(where, found):
         assert judged()["difference"] == found if found else not judged()["draws"]
 
 
+def test_arms_of_a_prediction_are_compared_within_their_cells():
+    rows = [("few", "target", 10.0), ("many", "target", 20.0), ("many", "a", 20.1)]  # `a` was not made of few
+    runs = pd.DataFrame(rows, columns=["size", "space", "value"]).assign(
+        measure="val_error", network="net", stage="pretrain", condition="train-300"
+    )
+    runs = pd.concat([runs.assign(draw=draw) for draw in (0, 1)], ignore_index=True)
+    said = {"question": "?", "predictions": {"p": {"arm": "a", "low": 0, "high": 1}}}
+    found = predictions.judged(predictions.Predictions.model_validate(said), runs, ["net"]).loc[0]
+    assert found["difference"] == pytest.approx(0.1) and found["draws"] == 2
+
+
 def test_a_prediction_is_judged_on_its_transfer():
     rows = [("finetune", "own", "target", 9.0), ("finetune", "own", "a", 7.0), ("finetune", "other", "target", 50.0)]
     rows += [("finetune", "other", "a", 45.0), ("pretrain", None, "a", 7.5)]

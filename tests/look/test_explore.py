@@ -251,6 +251,8 @@ def test_the_map_is_a_table_for_other_viewers(made):
     found = pd.read_parquet(folder / results.name / "map.parquet")
     assert found[samples.columns.to_list()].equals(samples.astype(found.dtypes[samples.columns]))
     assert np.isfinite(found[["PCA x", "PCA y"]]).all(axis=None)
+    assert found["manual-class"].notna().any() and "target" not in found  # which has no labels here, but predictions
+    assert found["prediction: target"].notna().any()
 
 
 def test_near_duplicates_are_shown_as_they_are(made):

@@ -1,8 +1,9 @@
 """An atlas of networks that differ in their labels: what is measured of each, and how it relates to labels and error.
 
 A backbone is one repetition (a folder of results and a pretraining seed) of one arm: a label space, plus the network's
-name if there are several networks. Arms are compared within repetitions; this is only meaningful if they share an
-architecture and a budget. Values are raw measurements; differences are from the target's own labels.
+name if several networks have it. Arms are compared within repetitions; this is only meaningful if they share a budget.
+Each of several networks that were pretrained on the target is compared with its own; others with the first. Values are
+raw measurements; differences are from the target's own labels.
 """
 
 import os
@@ -24,7 +25,7 @@ from granularity.stages.report import drawing
 from granularity.stages.report import stage as report
 from granularity.store import place
 
-BASELINE, UNTRAINED, ENDS = "target", "untrained", "error"
+BASELINE, UNTRAINED, ENDS, OF = "target", "untrained", "error", " ({})"
 BY = ["condition", "repetition", "arm", "key"]
 LABELS = ("G", "learnt", "meaning")  # properties of an arm's labels; G: number of classes; the others: see `_of_labels`
 
@@ -32,47 +33,64 @@ LABELS = ("G", "learnt", "meaning")  # properties of an arm's labels; G: number 
 def read(folders: Sequence[Path], split: str = "val") -> pd.DataFrame:
     """Return everything measured of all backbones in some folders of results: one row per backbone and number.
 
-    Columns: `condition`, `repetition` (FOLDER/SEED), `arm`, `key`, `value` (float64). Keys are MEASURE/KEY for what was
-    measured on a split; `error` after finetuning (mean over finetunings; `error (TRANSFER)` if there are several
-    transfers); those of :mod:`granularity.look.repetitions`; and, for the labels, `G`, `learnt` (the share of their
-    entropy removed by pretraining, from its training loss; absent if images have several labels) and `meaning`
-    (normalised mutual information with the last human rank). Raises GranularityError: nothing was measured.
+    Columns: `condition` (with the network, if several were pretrained on the target), `repetition` (FOLDER/SEED),
+    `arm`, `key`, `value` (float64). Keys are MEASURE/KEY for what was measured on a split; `error` after finetuning
+    (mean over finetunings; `error (TRANSFER)` if there are several transfers); those of
+    :mod:`granularity.look.repetitions`; and, for the labels, `G`, `learnt` (the share of their entropy removed by
+    pretraining, from its training loss; absent if that is no cross-entropy of one label) and `meaning` (normalised
+    mutual information with the last human rank). Raises GranularityError: nothing was measured.
     """
-    parts, arms = [], {}
+    parts, arms, homes = [], {}, {}
     for folder in map(Path, folders):
-        part, arms[folder] = _of_folder(folder, split)
+        part, arms[folder], own = _of_folder(folder, split)
         parts.append(part)
+        homes |= dict.fromkeys(own)
     more = [*repetitions.agreement(arms, split), *repetitions.hardness(arms)]
-    measurements = pd.concat([*parts, pd.DataFrame(more, columns=[*BY, "value"])])
+    measurements = pd.concat([*parts, pd.DataFrame(more, columns=[*BY, "value"])], ignore_index=True)
+    for home in homes:
+        own = measurements["arm"].str.endswith(OF.format(home))
+        measurements.loc[own, "condition"] += f", {home}"
+        measurements["arm"] = measurements["arm"].str.removesuffix(OF.format(home))
     return measurements.groupby(BY, as_index=False)["value"].mean()
 
 
-def _of_folder(folder: Path, split: str) -> tuple[pd.DataFrame, pd.Series]:
-    """Return what :func:`read` finds in one folder, and the arm of each run."""
+def _of_folder(folder: Path, split: str) -> tuple[pd.DataFrame, pd.Series, list[str]]:
+    """Return what :func:`read` finds in one folder, the arm of each run, and networks with baselines of their own, if
+    several; arms of these end in their names.
+    """
     runs = api.runs(folder)
     runs["repetition"] = folder.name + "/" + runs["pretrain_seed"].astype("str")
     several = runs.groupby("space")["network"].transform("nunique") > 1
-    runs["arm"] = runs["space"].where(~several, runs["space"] + " (" + runs["network"] + ")")
-    first = runs.loc[runs["space"] == BASELINE, "arm"].min()
-    runs["arm"] = runs["arm"].replace(first, BASELINE)
+    homes = [*runs.loc[runs["space"] == BASELINE, "network"].unique()]
+    at_home = runs["network"].isin(homes)
+    named = runs["network"].map(OF.format)
+    runs["arm"] = runs["space"].where(at_home | ~several, runs["space"] + named)
+    homes = homes if len(homes) > 1 else []
+    runs["home"] = named.where(at_home, OF.format(homes[0])) if homes else ""
+    runs["arm"] += runs["home"]
     measured = runs[(runs["stage"] == "measure") & (runs["split"] == split) & runs["transfer"].isna()]
     measured = measured.dropna(subset=["epoch"])  # networks only, not the embedding
     if measured.empty:
         raise GranularityError(f"{folder}: contains no measured networks; make them with: snakemake measure")
     measured = measured.assign(key=measured["measure"] + "/" + measured["key"])
     last = measured.groupby("run")["epoch"].transform("max")
-    untrained = measured[measured["epoch"] == 0].assign(arm=UNTRAINED)  # the same for all labels
+    untrained = measured[measured["epoch"] == 0]  # the same for all labels
+    untrained = untrained.assign(arm=UNTRAINED + untrained["home"])
     parts = [measured[(measured["epoch"] == last) & (last > 0)], untrained]
     ends = runs[(runs["stage"] == "finetune") & (runs["measure"] == "val_error")]
     key = ENDS if ends["transfer"].nunique() == 1 else ENDS + " (" + ends["transfer"] + ")"
     parts += [ends.assign(key=key), _of_labels(folder, runs)]
     measurements = pd.concat(parts)[[*BY, "value"]]
-    return measurements, runs.drop_duplicates("run").set_index("run")["arm"]
+    return measurements, runs.drop_duplicates("run").set_index("run")["arm"], homes
 
 
 def _of_labels(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:
     trained = runs[(runs["stage"] == "pretrain") & (runs["measure"] == "train_loss")]
-    rows = []
+    rows, entropies = [], set()  # runs whose loss is a conditional entropy
+    for _, job in api.of_kinds(folder, "pretrain"):
+        options = job.manifest["options"]
+        if options["objective"]["name"] == "labels" and options["recipe"]["loss"] in ("auto", "softmax"):
+            entropies |= {*job.table("runs.parquet", ["run_id"])["run_id"]}
     for condition, space in api.of_kinds(folder, "hierarchy"):
         about = space.json("properties.json", "space", "granularity", "nmi", "multi_label")
         entropy = stats.entropy(space.table("classes.parquet", ["size"])["size"])
@@ -80,7 +98,8 @@ def _of_labels(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:
         values = {"G": about["granularity"], "meaning": list(about["nmi"].values())[-1]}
         rows += [losses.assign(key=key, value=value) for key, value in values.items()]
         if not about["multi_label"]:
-            rows.append(losses.assign(key="learnt", value=1 - losses["value"] / entropy))
+            known = losses[losses["run"].isin(entropies)]
+            rows.append(known.assign(key="learnt", value=1 - known["value"] / entropy))
     return pd.concat(rows)
 
 
@@ -119,8 +138,9 @@ def relations(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
             ended = pd.concat([values, by_key[ENDS].loc[repetition]], axis=1).dropna() if ENDS in by_key else []
             if len(ended) >= 5:
                 rows.setdefault((key, ENDS), []).append(stats.spearmanr(*ended.to_numpy().T).statistic)
-            about = pd.concat([values, *(by_key[item].loc[repetition] for item in LABELS)], axis=1).dropna()
-            if len(about) >= 5 and about.nunique().min() > 1:
+            known = [by_key[item].loc[repetition] for item in LABELS if item in by_key]
+            about = pd.concat([values, *known], axis=1).dropna()
+            if len(known) == len(LABELS) and len(about) >= 5 and about.nunique().min() > 1:
                 ranks = stats.zscore(about.rank().to_numpy())
                 solved = np.linalg.lstsq(ranks[:, 1:], ranks[:, 0])[0]
                 for label, item in zip(LABELS, solved, strict=True):

@@ -60,6 +60,8 @@ def test_structure_within_coarse_classes_is_found_where_there_is_some(gap, prese
     features, fine = blobs(means, 60, 1.0)
     view = seen(features, fine, COARSE[fine])
     found = {key: value for _, key, value in collapse.measure(view, collapse.Options(), 0)}
+    turned = SimpleNamespace(**vars(view) | {"ranks": ["fine", "coarse"]})
+    assert {key for _, key, _ in collapse.measure(turned, collapse.Options(), 0)} == found.keys()
     assert found["coarse/fine/r2"] == pytest.approx(found["coarse/fine/r1"] * found["coarse/fine/r3"])
     assert (found["coarse/fine/r1"] > 1.2 * found["coarse/fine/r1_null"]) == present
     assert (found["fine/nearest_mean"] < 1) == present and found["coarse/nearest_mean"] == 0

@@ -93,6 +93,7 @@ def test_residual_blocks_and_transformers_have_the_rates_of_their_last_activatio
     expected = (inside > 0).double().mean((2, 3)).reshape(3, PER_CLASS, -1).mean(1)
     np.testing.assert_allclose(found["layer1.0.act2/class/rates"][:3], expected, rtol=1e-5)
     np.testing.assert_allclose(found["layer1.0.act2/activations"], inside.double().mean((0, 2, 3)), rtol=1e-4)
+    assert len(found["act1/activations"]) == resnet.bn1.num_features  # channels, though the head is a sibling
     assert 0.05 < found["layer1.0.act2/rate"] < 0.95  # and not 1, as with "at least zero"
     assert not any(module._forward_hooks for module in resnet.modules())
     size = {"img_size": 16, "patch_size": 8, "depth": 2, "embed_dim": 24, "num_heads": 2}

@@ -262,7 +262,7 @@ def train(
             moments.begin()
         for rows in micro_batches:
             last = rows is micro_batches[-1]
-            with contextlib.nullcontext() if last or forward is network else forward.no_sync():
+            with contextlib.nullcontext() if last or processes.size() == 1 else forward.no_sync():
                 with computing(recipe.precision, data.device):
                     outputs = forward(images[rows])
                 loss = objective.loss(outputs.float(), picked[rows]) * (len(picked[rows]) / recipe.batch_size)

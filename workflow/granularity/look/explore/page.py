@@ -63,7 +63,11 @@ def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
 
 def _table(data: dict[str, Any]) -> bytes:
     """Return the map as Parquet for other viewers: per image its place in each map, and its name by each labelling."""
-    named = {one["name"]: pd.Series(one["codes"]).map(dict(enumerate(one["names"]))) for one in data["columns"]}
+    named = {}
+    for one in data["columns"]:  # an arm's prediction is named as its label space
+        plain = one["group"] in ("rank", "label space") and one["name"] not in named
+        name = one["name"] if plain else f"{one['group']}: {one['name']}"
+        named[name] = pd.Series(one["codes"]).map(dict(enumerate(one["names"])))
     axes = {
         f"{kind} {axis}": each for kind, both in data["places"].items() for axis, each in zip("xy", both, strict=True)
     }
@@ -152,10 +156,15 @@ def _trainings(of: Mapping[str, list[Artifact]]) -> tuple[dict[str, Any], dict[s
             runs, history = (pd.concat([job.table(file) for job in of[kind]], ignore_index=True) for file in files)
             runs = plots.styled(runs, spaces)
             legend |= dict(zip(runs["words"], runs["colour"], strict=True))
-            if kind == "finetune" and runs["granularity"].notna().any():
-                drawn["Error after finetuning against G, a dot per run"] = plots.dots(runs)
-            for loss in (name for name in history if name.endswith(("_loss", "_error"))):
-                drawn[f"{words}: {loss.replace('_', ' ')} by epoch, a line per run"] = plots.curves(runs, history, loss)
+            several = [key for key in ("transfer", "network") if key in runs and runs[key].nunique() > 1]
+            for names, part in runs.groupby(several) if several else [((), runs)]:
+                of_these = "".join(f" ({name})" for name in names)
+                if kind == "finetune" and part["granularity"].notna().any():
+                    drawn[f"Error after finetuning against G, a dot per run{of_these}"] = plots.dots(part)
+                for loss in (name for name in history if name.endswith(("_loss", "_error"))):
+                    if history.loc[history["run_id"].isin(part["run_id"]), loss].notna().any():
+                        heading = f"{words}: {loss.replace('_', ' ')} by epoch, a line per run{of_these}"
+                        drawn[heading] = plots.curves(part, history, loss)
     return drawn, legend
 
 

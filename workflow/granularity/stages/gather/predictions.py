@@ -163,7 +163,9 @@ def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.Dat
     import pandas as pd
 
     from granularity.claims.statistics import interval, mean_of, p_value
+    from granularity.stages.gather.tables import DTYPES
 
+    axes = [name for name in runs if name not in (*DTYPES, "draw")]  # arms are compared within a cell
     errors = runs[(runs["measure"] == "val_error") & runs["stage"].isin(["pretrain", "finetune"])]
     finetuned = errors.loc[errors["stage"] == "finetune", "network"].unique()
     errors = errors[(errors["stage"] == "finetune") | ~errors["network"].isin(finetuned)]
@@ -181,11 +183,11 @@ def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.Dat
         for arm in (prediction.arm, prediction.against):
             network, space = network_of(arm, networks)
             own = chosen[(chosen["network"] == network) & (chosen["space"] == space)]
-            means.append(own.groupby("draw")["value"].mean())
+            means.append(own.groupby(["draw", *axes])["value"].mean())
             conditions |= set(own["condition"])
         if len(conditions) > 1:
             raise GranularityError(f"predictions: {id}: {_several(conditions)}")
-        mean = mean_of((means[0] - means[1]).dropna())
+        mean = mean_of((means[0] - means[1]).dropna().groupby("draw").mean())
         lower, upper = interval(*mean, len(said.predictions))
         row = {"id": id, **prediction.model_dump(include={"arm", "against", "measure", "low", "high"})}
         row |= {"draws": mean.pairs, "difference": mean.difference, "lower": lower, "upper": upper, "p": p_value(*mean)}

@@ -70,10 +70,13 @@ def activations(network) -> dict[str, tuple[object, int]]:
 
     layers = {}
     for block, parent in network.named_modules():
-        children = {name: child for name, child in parent.named_children() if type(child).__name__ in KEEP_SIGNS}
-        if children:
-            name, last = [*children.items()][-1]
-            axis = -1 if any(isinstance(child, nn.Linear) for child in parent.children()) else 1
+        children = dict(parent.named_children())
+        named = [name for name, child in children.items() if type(child).__name__ in KEEP_SIGNS]
+        if named:
+            name, last = named[-1], children[named[-1]]
+            before = [*children.values()][: [*children].index(name)]
+            kinds = [child for child in before if isinstance(child, (nn.Linear, nn.Conv2d))]
+            axis = -1 if kinds and isinstance(kinds[-1], nn.Linear) else 1
             layers[f"{block}.{name}" if block else name] = last, axis
     return layers
 

@@ -52,7 +52,7 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
             yield split, f"{rank}/cdnv", cdnv(means, within)
             yield split, f"{rank}/distances", distances(means, within)
             yield split, f"{rank}/nearest_mean", percent_wrong(closest(features, centres[rank]), label)
-            for coarse in view.ranks[: view.ranks.index(rank)]:
+            for coarse in (one for one in view.ranks if one != rank):
                 labelled = label >= 0
                 parts = features[labelled], label[labelled], labels[coarse][labelled]
                 if (values := ratios(*parts, seed_of(seed, "collapse", coarse, rank))) is not None:
