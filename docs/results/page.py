@@ -209,6 +209,7 @@ def together() -> str:
         "tree": stops.differences(),
         "tree, 80 epochs": studied("tiny_imagenet_tree_long"),
         "labels across the task": studied("cifar10_pairings"),
+        "steps of each stage": studied("cifar10_steps_between"),
         "hardness, judges of both kinds": mixed.errors()[1],
     }
     number = EARLIER + sum(len(found) for found in asked.values())
@@ -248,6 +249,7 @@ BLOCKS = {
     "hardness": hardness,
     "hardness mixed": mixed.hardness,
     "steps": steps,
+    "steps between": lambda: of_draws("cifar10_steps_between", by="steps of pretraining and finetuning"),
     "long": lambda: predicted("cifar10_long"),
     "plain": lambda: predicted("cifar10_plain"),
     "plain long": lambda: predicted("cifar10_plain_long"),
