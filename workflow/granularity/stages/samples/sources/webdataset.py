@@ -116,10 +116,10 @@ def _samples(file: Path, members: Members) -> pd.DataFrame:
     rows = []
     with open_regular(file) as stream:
         for key, group in groupby(named, key=lambda member: member[0]):
-            members_of = [(extension, place) for _, extension, place in group]
-            places = dict(members_of)
+            files = [(extension, place) for _, extension, place in group]
+            places = dict(files)
             images = [extension for extension in places if extension in IMAGE_ENDINGS]
-            if len(members_of) > len(places):
+            if len(files) > len(places):
                 raise GranularityError(f"{file}: two samples that follow each other have the key {key!r}")
             if len(images) != 1 or not places.keys() & {*LABELS}:
                 needs = f"needs one image and a label (.{', .'.join(LABELS)})"
