@@ -7,7 +7,8 @@ import pytest
 
 from granularity.plan import commands
 from granularity.plan.commands import memory_mb, minutes, threads, uses_gpu
-from granularity.plan.graph import Plan
+from granularity.plan.graph import Plan, plans
+from granularity.plan.rules import Rules
 from granularity.stages import STAGES
 from support import default_run, writing
 
@@ -99,6 +100,14 @@ def test_threads_are_for_many_images():
     assert threads(plan, job_of(plan, "samples")) == threads(plan, job_of(plan, "pixels")) == 8
     assert threads(plan, job_of(plan, "embed")) == 16
     assert threads(plan, job_of(plan, "pretrain")) == 1  # other jobs train other networks
+
+
+@pytest.mark.parametrize(("cores", "each"), [(None, 8), (64, 8), (12, 4), (2, 1)])
+def test_draws_share_the_cores(cores, each):
+    encoder = {"model": "ViT-B-32", "pretrained": "openai"}
+    cells = plans(photos(seeds={"draws": 3}, encoder=encoder).config)
+    asked = Rules(cells, cores=cores).threads("pixels")
+    assert asked({"cell": cells[0].config.name} | job_of(cells[0], "pixels").values) == each
 
 
 def test_an_encoder_trained_here_holds_its_pictures_and_a_published_one_its_weights(tmp_path):

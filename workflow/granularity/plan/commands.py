@@ -69,13 +69,17 @@ def minutes(plan: Plan, job: Job, attempt: int = 1) -> int:
     return round((needs.minutes * job.longer + looks * needs.ms * job.slower / 60_000) * 2 ** (attempt - 1))
 
 
-def threads(plan: Plan, job: Job) -> int:
-    """Return the CPUs of a job. Each process of a group has one and, on a GPU, one more for each of its readers."""
+def threads(plan: Plan, job: Job, share: int | None = None) -> int:
+    """Return the CPUs of a job. Each process of a group has one and, on a GPU, one more for each of its readers.
+
+    `share`: the CPUs that each job of the stage has if all run at once. A job that waits for more leaves some idle.
+    """
     needs = STAGES[job.stage].needs
     if uses_gpu(plan, job) or job.processes > 1:
         return job.processes * (1 + (job.readers if uses_gpu(plan, job) else 0))
     seconds = images(plan, job) * job.passes * needs.ms * job.slower / 1000 if needs.threads > 1 else 0
-    return max(1, min(needs.threads, job.parts, int(seconds / PAYS)))
+    most = needs.threads if share is None else min(needs.threads, share)
+    return max(1, min(most, job.parts, int(seconds / PAYS)))
 
 
 def uses_gpu(plan: Plan, job: Job) -> bool:

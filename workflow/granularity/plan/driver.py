@@ -89,6 +89,11 @@ def prepare(workflow: Any, config: Any, plans: Sequence[Plan]) -> Callable[[Plan
     return remake
 
 
+def cores(workflow: Any) -> int | None:
+    """Return the cores that all jobs share; None on a cluster, also in its jobs, which have those of their own."""
+    return workflow.resource_settings.cores if workflow.is_main_process else None
+
+
 def where_to_look(configfiles: Iterable[str | Path]) -> None:
     """Print how to follow a run, because its terminal shows nothing while a job runs."""
     say("To see each job's progress and remaining time, run in another terminal:")

@@ -21,11 +21,16 @@ ROOT = "results/{cell}"  # of a plan; `cell` is its configuration's name
 class Rules:
     """Functions of wildcards for the rule of each stage, over the plans of a study's cells, or the only plan.
 
-    `look` is called with each job before Snakemake decides.
+    `look` is called with each job before Snakemake decides. `cores` are all that jobs share; None on a cluster.
     """
 
-    def __init__(self, plans: Sequence[Plan], look: Callable[[Plan, Job], None] = lambda plan, job: None):
-        self.plans, self._look = {plan.config.name: plan for plan in plans}, look
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        look: Callable[[Plan, Job], None] = lambda plan, job: None,
+        cores: int | None = None,
+    ):
+        self.plans, self._look, self._cores = {plan.config.name: plan for plan in plans}, look, cores
         self.plan = plans[-1]  # the study's, or the only one
         self.reports = [plan.config.name for plan in plans if not plan.cells]
         self.cells = "|".join(map(re.escape, self.reports))
@@ -123,7 +128,8 @@ class Rules:
         return of_job
 
     def threads(self, stage: str) -> Callable:
-        return lambda wildcards: commands.threads(*self._job(stage, wildcards))
+        share = self._cores and self._cores // max(1, len(self.results(stage)))
+        return lambda wildcards: commands.threads(*self._job(stage, wildcards), share)
 
     def memory_mb(self, stage: str) -> Callable:
         return lambda wildcards, attempt: commands.memory_mb(*self._job(stage, wildcards), attempt)
