@@ -3,7 +3,8 @@
 An output of a head that was pretrained on other labels answers with the target class that contains its own class. Keys:
 `error` (top-1, percent), `macro_f1` (percent), `images` (how many count) and, as an array in the order of the target's
 classes, `error_by_class`. On the split `train` this is the training accuracy, with images preprocessed as in
-evaluation. Without a head, as for the embedding, there are no rows.
+evaluation. After pretraining on several levels of labels (objective `levels`) outputs of all levels answer; in
+`val_error` only those of one. Without a head, as for the embedding, there are no rows.
 """
 
 from pydantic import Field
