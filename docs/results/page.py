@@ -178,18 +178,22 @@ def of_draws(name: str, by: str = "") -> str:
     return lines([*([by] if by else ["arm", "against"]), "predicted", "came out", "it lies"], rows)
 
 
-def crossed() -> str:
-    """Means over draws of what `cifar10_pairings` measured, and how closely the probe orders the errors of its arms."""
-    table, rows = read("cifar10_pairings"), []
+LABELS = {"manual-half": 2, BASELINE: 2, "manual-quarter": 4, "manual-class": 10}
+LABELS |= {"kmeans-class-50": 500, "random-superclass-250": 500}
+
+
+def featured(name: str, said: str) -> str:
+    """Means over draws of what a study of four arms measured, and how closely the probe orders their errors."""
+    table, rows = read(name), []
     which = {"error": table["stage"] == "finetune", "linear probe of the kind": table["key"] == "kind/linear"}
     which |= {"effective rank": table["key"] == "effective_rank"}
     found = {name: table[one].groupby(["draw", "space"])["value"].mean().unstack() for name, one in which.items()}
-    for space, labels in {"manual-half": 2, BASELINE: 2, "manual-quarter": 4, "manual-class": 10}.items():
+    for space in (space for space in LABELS if space in found["error"]):
         means = [f"{one[space].mean():.2f} ({one[space].std():.2f})" for one in found.values()]
-        rows.append([space, str(labels), *means])
+        rows.append([space, str(LABELS[space]), *means])
     error, probe, _ = found.values()
     ranks = error.corrwith(probe, axis=1, method="spearman").mean()
-    words = f"The probe orders the errors of the four with a rank correlation of {ranks:.2f} (predicted: 0.2 to 0.9)."
+    words = f"The probe orders the errors of the four with a rank correlation of {ranks:.2f} (predicted: {said})."
     return lines(["pretrained on", "labels", *found], rows) + f"\n\n{words}"
 
 
@@ -205,6 +209,7 @@ def together() -> str:
     }
     asked |= {
         "finer than the class": differences("cifar10_tree"),
+        "finer than the class, four times as long": studied("cifar10_tree_long"),
         "transfers": by_transfer(),
         "tree": stops.differences(),
         "tree, 80 epochs": studied("tiny_imagenet_tree_long"),
@@ -244,7 +249,7 @@ BLOCKS = {
     "budget": lambda: predicted("cifar10_budget"),
     "meaning means": learnt,
     "meaning": lambda: predicted("cifar10_meaning"),
-    "crossed means": crossed,
+    "crossed means": lambda: featured("cifar10_pairings", "0.2 to 0.9"),
     "crossed": lambda: of_draws("cifar10_pairings"),
     "hardness": hardness,
     "hardness mixed": mixed.hardness,
@@ -254,6 +259,8 @@ BLOCKS = {
     "plain": lambda: predicted("cifar10_plain"),
     "plain long": lambda: predicted("cifar10_plain_long"),
     "finer": lambda: predicted("cifar10_tree"),
+    "finer long": lambda: of_draws("cifar10_tree_long"),
+    "finer long means": lambda: featured("cifar10_tree_long", "0.2 to 0.95"),
     "tree levels": stops.levels,
     "tree predicted": stops.predicted,
     "tree shapes": stops.shapes,
