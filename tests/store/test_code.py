@@ -168,6 +168,21 @@ def test_what_a_file_of_the_users_imports_of_theirs_counts(tmp_path, monkeypatch
     assert "click" in code.packages(str(file))
 
 
+def test_a_file_of_the_users_imports_those_beside_it_which_count(tmp_path):
+    digests, values = set(), []
+    for folder in ("one", "two"):
+        file, helper = tmp_path / folder / "mine.py", tmp_path / folder / "helper_of_mine.py"
+        file.parent.mkdir()
+        file.write_text('from helper_of_mine import VALUE\nEXTENDS = "world"\n')
+        helper.write_text(f"VALUE = '{folder}'\n")
+        extensions.load([file])
+        values.append(extensions.find("world", "mine").VALUE)
+        digests.add(code.code_digest(str(file)))
+    extensions.load([])
+    assert values == ["one", "two"] and len(digests) == 2
+    assert "helper_of_mine" not in sys.modules and str(file.parent) not in sys.path
+
+
 def test_templates_count(edited):
     css = next(path for path in (PACKAGE / "stages/report").rglob("*.css"))
     assert edited(str(css.relative_to(PACKAGE)), "{", "{ ") == {"report", "gather"}

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import importlib.util
+import os
 import pkgutil
 import sys
 from collections.abc import Iterable
@@ -28,12 +29,12 @@ ROOMS = {
     "picture": "granularity.stages.report.pictures",
 }
 _own: dict[str, dict[str, ModuleType]] = {room: {} for room in ROOMS}  # room -> name -> the user's file
+_folders: list[str] = []  # of these files, importable as a script's own folder is
 
 
 def load(files: Iterable[str | Path]) -> None:
-    """Load the user's files as extensions, and forget those of an earlier call."""
-    for modules in _own.values():
-        modules.clear()
+    """Load the user's files as extensions, and forget those of an earlier call. They may import files beside them."""
+    _forget()
     for file in (Path(located(str(file))) for file in files):
         module = _import(file)
         room = getattr(module, "EXTENDS", None)
@@ -80,6 +81,18 @@ def own_files() -> list[str]:
     return list(dict.fromkeys(module.__file__ for known in _own.values() for module in known.values()))
 
 
+def _forget() -> None:
+    for modules in _own.values():
+        modules.clear()
+    while _folders:  # another folder may have files with the same names
+        folder = _folders.pop()
+        sys.path.remove(folder)
+        for name, module in [*sys.modules.items()]:
+            top, file = os.path.join(folder, name.partition(".")[0]), getattr(module, "__file__", None) or ""
+            if file == f"{top}.py" or file.startswith(top + os.sep):
+                del sys.modules[name]
+
+
 def _import(file: Path) -> ModuleType:
     name = f"granularity_extension_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
@@ -88,6 +101,9 @@ def _import(file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     module.__file__ = str(file)
     sys.modules[name] = module
+    if (folder := str(file.parent.resolve())) not in sys.path:
+        _folders.append(folder)
+        sys.path.append(folder)  # last: an installed package is never hidden
     try:
         spec.loader.exec_module(module)
     except Exception as error:
