@@ -10,10 +10,10 @@ from atlases import finer_pairs
 from emergence import filter_values, student_values, width_values
 from neighbours import bordered_pairs, collapse_values, rest_values
 from shifts import distilled_pairs
-from tables import HERE, ends, predictions, predictions_of
+from tables import HERE, ends, predictions
 
 from granularity.base import strict_yaml
-from granularity.claims import claim, preregistered
+from granularity.claims import claim
 from granularity.claims.claim import Claim
 
 VALUES: dict[str, Callable[[], Mapping[str, Any]]] = {  # by study: numbers per backbone or base seed, by prediction
@@ -56,6 +56,6 @@ def quantity(id: str, key: str, one: Mapping, values: Mapping[str, Any], study: 
     of = values.get(key, ())
     of = of[0] - of[1] if isinstance(of, tuple) and of else of
     told = {name: one[name] for name in ("claim", "source", "judged", "reason") if name in one}
-    about = {"preregistration": preregistered.digest(predictions_of(study)), "comparisons": len(values)}
-    about |= {"untested": "" if len(of) else "not run, or training labels that are not fitted"}
-    return Claim(id, quantity=one["of"][key], values=[*of], low=low, high=high, **told, **about)
+    told |= {"untested": "" if len(of) else "not run, or training labels that are not fitted"}
+    about = {"comparisons": len(values), "low": low, "high": high}
+    return Claim(id, quantity=one["of"][key], values=[*of], **told, **about)

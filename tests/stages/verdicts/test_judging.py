@@ -9,7 +9,7 @@ import pytest
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.stages import verdicts
-from granularity.stages.theory.worlds import neural_collapse, staircase
+from granularity.stages.theory.worlds import neural_collapse
 from granularity.stages.verdicts import stage
 from granularity.store.artifact import Artifact
 from granularity.store.task import Task
@@ -61,17 +61,6 @@ def test_parts_that_do_not_belong_together_are_refused(trained, tmp_path, parts,
     with pytest.raises(GranularityError, match="is needed"):
         judge("label_granularity", [trained["0 of 2"], trained["1 of 2"]], tmp_path / "verdicts")
     assert not (tmp_path / "verdicts").exists()
-
-
-def test_a_prediction_about_all_arms_says_what_trains_them(tmp_path, monkeypatch):
-    short = {"n": 60, "batch": 20, "test": 20, "m": 4, "steps": 3, "seeds": 1}
-    arms = [one.model_copy(update=short) for one in staircase.SIZES["quick"][:3]]
-    monkeypatch.setitem(staircase.SIZES, "tiny", arms)
-    monkeypatch.setattr(staircase, "figures", lambda table, folder: None)
-    found = judge("staircase", [train("staircase", tmp_path / "0")], tmp_path / "verdicts")
-    rows = pd.read_csv(found / "checks.csv").dropna(subset="measured")
-    assert len(rows) and set(rows["arms"]) == {"all 3 arms"}
-    assert set(rows["command"]) == {"snakemake theory_staircase --config 'theory={size: tiny}'"}
 
 
 def sample_table(folder: Path, train: int) -> Path:

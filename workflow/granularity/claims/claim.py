@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 HOLDS, FAILS, NOT_TESTED, REPORTED = "holds", "fails", "not tested", "reported"
 NOT_SIGNIFICANT = "not significant"
-CHANGED = "changed after the run"  # said of a preregistration
 NOT_RUN = "not run at this size"  # default reason for a claim without values
 NO_INTERVAL = "no interval: fewer than two seeds, or no spread"
 # A claim with several verdicts gets the first of these.
-ORDER = (CHANGED, FAILS, NOT_SIGNIFICANT, HOLDS, REPORTED, NOT_TESTED)
+ORDER = (FAILS, NOT_SIGNIFICANT, HOLDS, REPORTED, NOT_TESTED)
 ABOVE_ZERO = math.ulp(0.0)  # the smallest low end that excludes zero itself
 BELOW_ZERO = -ABOVE_ZERO  # the largest high end that does
 
@@ -47,8 +46,6 @@ class Claim:
     reason: str = ""  # why the band is where it is
     published: Sequence[float] = ()  # the paper's own values of the quantity
     kind: Literal["claim", "identity"] = "claim"  # an identity can fail only through an error in the code
-    preregistration: str = ""  # digest of the predictions file at the time of the run; empty: there was none
-    changed: bool = False  # whether that file has changed since
     arms: Sequence[str] = ()  # names of the settings that it was measured on
     conditions: Mapping[str, bool] = field(default_factory=dict)  # conditions of the theorem, in words: are they met?
     comparisons: int = 1  # number of intervals that jointly hold at 95 %, this one included
@@ -58,8 +55,6 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        if self.changed:
-            return CHANGED
         if self.why:
             return NOT_TESTED
         if math.isinf(self.low) and math.isinf(self.high):
@@ -120,7 +115,6 @@ class Claim:
             "reason": self.reason,
             "published": _range(self.published),
             "kind": self.kind,
-            "preregistration": self.preregistration,
             "interval_low": self.interval[0],
             "interval_high": self.interval[1],
             "comparisons": self.comparisons if self.judged == "interval" else "",

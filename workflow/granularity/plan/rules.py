@@ -9,7 +9,6 @@ from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient, local
 
 from granularity.base.stage import Job
-from granularity.claims import preregistered
 from granularity.plan import commands
 from granularity.plan.graph import Plan, beside, pattern
 from granularity.stages import STAGES
@@ -77,25 +76,22 @@ class Rules:
         return self.everything()
 
     def targets(self) -> dict[str, list[str]]:
-        """Return named targets: all stages, and the theory's worlds up to their verdicts, with findings separate."""
+        """Return named targets: all stages, and the theory's worlds up to their verdicts."""
         found = {stage: self.results(stage) for stage in STAGES if stage not in ("report", "verdicts", "theory")}
         found["verdicts"] = [stamp for name in self.plans for stamp in self.results("verdicts", name=name)]
-        found |= {"theory": [], "findings": []}
+        found["theory"] = []
         plan = self.plans[self.reports[0]]
         for job in plan.jobs("verdicts", name="theory"):
-            stamp, world = plan.stamp(job), job.values["study"]
-            found[f"theory_{world}"] = [stamp]
-            found["findings" if preregistered.file_of(world) else "theory"].append(stamp)
+            found[f"theory_{job.values['study']}"] = [plan.stamp(job)]
+            found["theory"].append(plan.stamp(job))
         return found
 
     def about(self, target: str) -> str:
         """Return a line about a named target, for `snakemake --list`."""
-        worlds = {
-            "theory": "Simulate and judge the papers' theory.",
-            "findings": "Simulate and judge the project's own theory.",
-        }
-        if target in worlds or target not in STAGES:
-            return worlds.get(target, f"Simulate and judge {target.removeprefix('theory_')}, one world of the theory.")
+        if target == "theory":
+            return "Simulate and judge the papers' theory."
+        if target not in STAGES:
+            return f"Simulate and judge {target.removeprefix('theory_')}, one world of the theory."
         return STAGES[target].does
 
     def inputs(self, stage: str) -> Callable:

@@ -8,18 +8,18 @@ from pathlib import Path
 import pandas as pd
 
 from granularity.claims import preregistered
-from granularity.claims.claim import CHANGED, FAILS, HOLDS, NOT_SIGNIFICANT, NOT_TESTED, ORDER, REPORTED
+from granularity.claims.claim import FAILS, HOLDS, NOT_SIGNIFICANT, NOT_TESTED, ORDER, REPORTED
 from granularity.look.inspection import is_current
 from granularity.look.papers.experiments import Cost, Experiment, Rows, measured, noted, paper_of, worlds
 from granularity.stages.report.sections.claims import checks_of
 from granularity.store.artifact import Artifact
 from granularity.store.place import STAMP, inside
 
-COMMITTED = preregistered.FOLDER.parent / "committed/papers.csv"  # the tested rows of the project's own `papers.csv`
+COMMITTED = preregistered.TABLES.parent / "committed/papers.csv"  # the tested rows of the project's own `papers.csv`
 THEORY = "theory"
 BOTH = "holds and fails"  # a claim whose verdicts differ between experiments
 BEYOND = ("not in the paper", "crossing")
-VERDICTS = (HOLDS, FAILS, BOTH, NOT_SIGNIFICANT, CHANGED, NOT_TESTED, REPORTED)
+VERDICTS = (HOLDS, FAILS, BOTH, NOT_SIGNIFICANT, NOT_TESTED, REPORTED)
 UNKNOWN_FILE = "snakemake verdicts --configfile FILE  # your own file, with the name and the studies of these results"
 COPIED = ("quantity", "measured", "sd", "minimum", "maximum", "interval_low", "interval_high", "seeds", "band")
 COPIED += ("published", "arms", "conditions")
@@ -71,11 +71,6 @@ class Group:
     missing: tuple[str, ...] = ()
     data: str = ""
     committed: bool = False
-
-    @property
-    def finding(self) -> bool:
-        """Whether this is a question of our own, with a preregistration."""
-        return self.results == THEORY and preregistered.file_of(self.study) is not None
 
     @property
     def anchor(self) -> str:
@@ -171,7 +166,7 @@ def folded(groups: Iterable[Group], kind: str = "claim", beyond: bool = False) -
     found: dict[str, set[str]] = {}
     for one in (one for group in groups for one in group.claims if one.kind == kind and one.beyond == beyond):
         found.setdefault(one.id, set()).add(one.verdict)
-    order = (CHANGED, FAILS, HOLDS, *ORDER)  # "not significant" in one experiment does not override others
+    order = (FAILS, HOLDS, *ORDER)  # "not significant" in one experiment does not override others
     return {id: BOTH if {HOLDS, FAILS} <= of else next(one for one in order if one in of) for id, of in found.items()}
 
 

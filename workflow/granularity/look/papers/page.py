@@ -31,10 +31,9 @@ def write(root: Path) -> tuple[Path, dict[str, int]]:
     tables = numbers.tables(root, parts, wrong)
     rows = numbers.rows(root, parts, tables, wrong)
     drawn = [(figure, Markup(figures.draw(figure))) for figure in figures.figures(parts, tables)]
-    of_papers = [group for group in groups if not group.finding]
     titles = {name: paper.title for name, paper in about.read().items()}
-    titles |= {"": OWN} if any(group.paper not in titles for group in of_papers) else {}
-    papers = [_paper(name, title, of_papers, parts, rows) for name, title in titles.items()]
+    titles |= {"": OWN} if any(group.paper not in titles for group in groups) else {}
+    papers = [_paper(name, title, groups, parts, rows) for name, title in titles.items()]
     values = {"papers": papers, "groups": groups, "parts": parts, "rows": rows, "here": here, "figures": drawn}
     text = {"index": False, "lineterminator": "\n"}
     files = {
@@ -87,7 +86,7 @@ def _html(root: Path, found: dict[str, Any], wrong: dict[str, None]) -> str:
         return os.path.relpath(path, root) if os.path.isfile(path) else ""
 
     pages = report.environment(HERE)
-    pages.globals |= {"chip": CLASSES, "ours": ours, "verdicts": claims.VERDICTS, "state": state, "document": link}
+    pages.globals |= {"chip": CLASSES, "ours": ours, "verdicts": claims.VERDICTS, "state": state}
     pages.globals |= {
         "published": lambda check: check["published"].replace("-", "−") or "–",
         "tally": lambda group: claims.tally(claim.verdict for claim in group.claims if claim.kind == "claim"),
@@ -95,8 +94,7 @@ def _html(root: Path, found: dict[str, Any], wrong: dict[str, None]) -> str:
         "report": lambda name: link(str(root / name / "report" / "report.html")),
     }
     css = Markup((HERE / "page.css").read_text(encoding="utf-8"))
-    findings = [group for group in found["groups"] if group.finding]
-    return pages.get_template("papers.html.j2").render(css=css, findings=findings, wrong=wrong, **found)
+    return pages.get_template("papers.html.j2").render(css=css, wrong=wrong, **found)
 
 
 def ours(check: dict[str, str]) -> str:

@@ -6,7 +6,6 @@ import torch
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.claims import preregistered
 from granularity.stages.theory import engine
 from granularity.store.artifact import canonical_json
 from granularity.store.task import Task
@@ -28,11 +27,9 @@ def run(task: Task) -> None:
     written = hashlib.sha256(canonical_json(resolved).encode()).hexdigest()[:16]
     params = options.model_dump(mode="json") | {"settings": written}
     params["device"] = where
-    facts = ("world", "size", "settings", "part", "parts", "preregistration")
-    # Read before the first training. It is not part of the result's key: a change is to be reported, not rerun.
-    params["preregistration"] = digest = preregistered.digest_of(options.world)
+    facts = ("world", "size", "settings", "part", "parts")
     with task.create({}, params, facts=facts, resumable=True) as writer:
-        kept = writer.work / (digest or "groups")  # runs under another preregistration are not reused
+        kept = writer.work / "groups"
         kept.mkdir(exist_ok=True)
         table = engine.run_table(world, settings, task.device, options.part, options.parts, kept)
         writer.table("runs.parquet", table)

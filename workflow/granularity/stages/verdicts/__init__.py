@@ -65,9 +65,8 @@ def _plan(plan: Planned) -> Iterator[Job]:
 
 
 def _files_by_name(study: str) -> dict[str, Path]:
-    """Return papers' rows, a preregistration, and claims in words, by name."""
+    """Return papers' rows, and claims in words, by name."""
     files: dict[str, Path | None] = {paper: published.file_of(paper) for paper in papers_of(study)}
-    files |= {f"preregistration of {study}": preregistered.file_of(study)}
     files |= {f"claims of {study}": preregistered.statements_of(study)}
     return {name: file for name, file in files.items() if file is not None}
 
@@ -79,10 +78,8 @@ def _files(study: str) -> tuple[str, ...]:
 
 def _outside(options: Options) -> dict[str, str]:
     """Return the digests of these files, by name, because their paths depend on the checkout."""
-    name, files = options.study, _files_by_name(options.study)
-    files.pop(f"preregistration of {name}", None)
-    digests, digest = dict(zip(files, contents(files.values()).values(), strict=True)), preregistered.digest_of(name)
-    return digests | ({f"preregistration of {name}": digest} if digest else {})
+    files = _files_by_name(options.study)
+    return dict(zip(files, contents(files.values()).values(), strict=True))
 
 
 STAGE = Stage(

@@ -14,7 +14,7 @@ import pandas as pd
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.claims import claim, preregistered, published
+from granularity.claims import claim, published
 from granularity.stages.verdicts import STAGE, papers_of, room_of
 from granularity.store.artifact import Artifact
 from granularity.store.hashing import digest_of
@@ -54,18 +54,13 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
     rows = pd.concat([rows for part in parts if len(rows := part.table("runs.parquet"))], ignore_index=True)
     by = rows["setting"].map(order).to_frame("setting").assign(seed=rows["seed"])
     rows = rows.loc[by.sort_values(["setting", "seed"], kind="stable").index].reset_index(drop=True)
-    at_run = shared["preregistration"]
-    now = {"preregistration": at_run or "", "changed": at_run != preregistered.digest_of(task.options.study)}
     arms = {item.name: item for item in world.SIZES.get(shared["size"], ())}
-    verdicts = [replace(_with_conditions(row, arms), **now) for row in world.judge(rows)]
-    whole = (f"all {len(arms)} arms",)
-    if at_run:  # a prediction that names no arms concerns all of them
-        verdicts = [row if row.arms or not len(row.values) else replace(row, arms=whole) for row in verdicts]
+    verdicts = [_with_conditions(row, arms) for row in world.judge(rows)]
     inputs = {f"part {part.facts['part']}": part for part in parts}
     with task.create(inputs, _params(task, **shared), facts=("study", "size")) as writer:
         writer.table("runs.parquet", rows)
         writer.json("settings.json", settings)
-        _write(writer, verdicts, partial(_command, task.options.study, shared["size"], whole))
+        _write(writer, verdicts, partial(_command, task.options.study, shared["size"]))
         world.figures(rows, writer.path("figures/x").parent)
         writer.summary["runs"] = sum(item["seeds"] for item in settings)
         writer.summary["diverged"] = int((rows["event"] == "diverged").sum())
@@ -78,12 +73,11 @@ def _with_conditions(one: claim.Claim, arms: Mapping[str, Any]) -> claim.Claim:
     return replace(one, conditions={word: all(met.get(word, True) for met in by_arm) for word in words})
 
 
-def _command(world: str, size: str, whole: Sequence[str], arms: Sequence[str]) -> str:
-    """Return the command that trains a whole world, or only some arms; empty if a claim is about none."""
-    if arms == whole:
-        at = [] if size == "quick" else ["--config", f"theory={{size: {size}}}"]
-        return shlex.join(["snakemake", f"theory_{world}", *at])
-    at = [] if size == "quick" else ["--size", size]
+def _command(world: str, size: str, arms: Sequence[str]) -> str:
+    """Return the command that trains only some arms of a world; empty if a claim is about none."""
+    code = extensions.code("world", world)
+    at = ["--extension", code] if code.endswith(".py") else []
+    at += [] if size == "quick" else ["--size", size]
     options = [word for name in arms for word in ("--arm", name)]
     return shlex.join(["granularity", "simulate", world, *at, *options]) if arms else ""
 
@@ -92,7 +86,7 @@ def _shared(world: str, parts: Sequence[Artifact]) -> dict[str, Any]:
     """Return the size and settings shared by all parts of a world; each part must be there once."""
     if not parts:
         raise GranularityError(f"verdicts: the world '{world}' is judged from its trainings; give them")
-    shared = {key: parts[0].facts.get(key) for key in ("size", "settings", "preregistration")}
+    shared = {key: parts[0].facts.get(key) for key in ("size", "settings")}
     expected = {"world": world, "parts": parts[0].facts["parts"], **shared}
     for part in parts:
         if {key: part.facts.get(key) for key in expected} != expected:
