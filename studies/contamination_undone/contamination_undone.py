@@ -14,11 +14,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 import torch
-import yaml
 from pydantic import Field
 from scipy import optimize, stats
 from torch import Tensor
 
+from granularity.base import strict_yaml
+from granularity.claims import preregistered
 from granularity.claims.claim import Claim
 from granularity.stages.theory import engine
 from granularity.stages.theory import figures as draw
@@ -28,7 +29,7 @@ from granularity.stages.theory.worlds import feature_contamination
 from granularity.stages.theory.worlds.feature_contamination import measures, model
 
 EXTENDS, NAME = "world", "contamination_undone"
-SAID = yaml.safe_load((Path(__file__).parent / "predictions.yaml").read_text(encoding="utf-8"))
+SAID = strict_yaml.read(Path(__file__).with_name("predictions.yaml"))
 GROUPS = {1: (0,) * 8, 2: (0, 0, 0, 0, 0, 0, 1, 1), 4: (0, 0, 0, 0, 1, 1, 2, 3)}  # the block that each group shifts
 PERMUTATIONS = 20  # of the inputs over groups; a direction is kept above the largest singular value of all
 KEPT = ("rank", "overlap", "imbalance")
@@ -231,14 +232,7 @@ def measured(table: pd.DataFrame) -> dict[str, np.ndarray]:
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """The predictions; each is of the mean over seeds."""
-    claims = []
-    for name, values in measured(table).items():
-        one = SAID["predictions"][name]
-        arms = tuple(one[key] for key in ("arm", "minus") if key in one)
-        words = (name, f"preregistered: studies/{NAME}/predictions.yaml", one.get("measure", "ood_risk"))
-        band = {key: one[key] for key in ("low", "high", "reason")}
-        claims.append(Claim(name, *words, values, **band, judged="mean", arms=arms))
-    return claims
+    return preregistered.claims(SAID, measured(table), quantity="ood_risk", judged="mean")
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:

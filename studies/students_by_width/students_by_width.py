@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import pandas as pd
 import torch
-import yaml
 
+from granularity.base import strict_yaml
+from granularity.claims import preregistered
 from granularity.claims.claim import Claim
 from granularity.stages.theory import engine, nets
 from granularity.stages.theory import figures as draw
@@ -19,7 +20,7 @@ from granularity.stages.theory.worlds import feature_emergence
 from granularity.stages.theory.worlds.feature_emergence import further
 
 EXTENDS, NAME = "world", "students_by_width"
-SAID = yaml.safe_load((Path(__file__).parent / "predictions.yaml").read_text(encoding="utf-8"))
+SAID = strict_yaml.read(Path(__file__).with_name("predictions.yaml"))
 
 
 class Settings(feature_emergence.Settings):
@@ -81,12 +82,7 @@ def measured(table: pd.DataFrame) -> dict[str, Sequence[float]]:
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """Judge the predictions."""
-    claims = []
-    for name, values in measured(table).items():
-        one = SAID["predictions"][name]
-        words = (name, f"preregistered: studies/{NAME}/predictions.yaml", one["quantity"])
-        claims.append(Claim(name, *words, values, **{key: one.get(key) for key in ("low", "high", "reason")}))
-    return claims
+    return preregistered.claims(SAID, dict.fromkeys(SAID["predictions"], ()) | measured(table))
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:

@@ -12,11 +12,12 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import torch
-import yaml
 from pydantic import Field
 from scipy import stats
 from torch import Tensor
 
+from granularity.base import strict_yaml
+from granularity.claims import preregistered
 from granularity.claims.claim import Claim
 from granularity.stages.theory import engine, nets
 from granularity.stages.theory import figures as draw
@@ -26,7 +27,7 @@ from granularity.stages.theory.worlds import label_granularity
 from granularity.stages.theory.worlds.label_granularity import model
 
 EXTENDS, NAME = "world", "weights_of_levels"
-SAID = yaml.safe_load((Path(__file__).parent / "predictions.yaml").read_text(encoding="utf-8"))
+SAID = strict_yaml.read(Path(__file__).with_name("predictions.yaml"))
 
 
 class Settings(label_granularity.Settings):
@@ -142,14 +143,7 @@ def measured(table: pd.DataFrame) -> dict[str, np.ndarray]:
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """Judge the predictions; each is of the mean over seeds."""
-    claims = []
-    for name, values in measured(table).items():
-        said = SAID["predictions"][name]
-        arms = tuple(said[key] for key in ("arm", "minus") if key in said)
-        words = (name, f"preregistered: studies/{NAME}/predictions.yaml", said["measure"])
-        band = {key: said[key] for key in ("low", "high", "reason")}
-        claims.append(Claim(name, *words, values, **band, judged="mean", arms=arms))
-    return claims
+    return preregistered.claims(SAID, measured(table), judged="mean")
 
 
 WEIGHTS = (0, 0.25, 0.5, 0.75, 0.9, 1)

@@ -1,13 +1,29 @@
 """The two stages of the theory, called as their commands call them."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
+from granularity.base import extensions
 from granularity.stages import theory, verdicts
 from granularity.stages.theory import stage as training
 from granularity.stages.verdicts import stage as judging
 from granularity.store.task import Task
+
+STUDIES = Path(__file__).parents[2] / "studies"
+PARITY = [f"parity/{name}.py" for name in ("staircase", "stairs", "one_bit", "one_bit_longer")]
+
+
+@contextlib.contextmanager
+def studied(*files: str) -> Iterator[None]:
+    """Load files of studies, such as "parity/stairs.py", as extensions."""
+    extensions.load(STUDIES / file for file in files)
+    try:
+        yield
+    finally:
+        extensions.load([])
 
 
 def train(world: str, folder: Path, size: str = "tiny", part: int = 0, parts: int = 1) -> Path:

@@ -20,11 +20,11 @@ def study(draws: int, **more) -> dict:
     return {"seeds": seeds, "axes": {"pretrain.epochs": [1, 2]}, "label_spaces": spaces, "name": "several", **more}
 
 
-def test_a_wheel_has_claims_predictions_published_numbers_and_pages(installed, tmp_path):
+def test_a_wheel_has_claims_published_numbers_and_pages(installed, tmp_path):
     empty = ["env", "-C", tmp_path, "granularity"]
     assert "ImageNet" in installed.run(*empty, "published", "granularity", "--table", "T9")
-    said = installed.run(*empty, "simulate", "one_bit", "--arm", "majority, k = 5", "--set", "steps=20")
-    assert "test_acc" in said
+    said = installed.run(*empty, "simulate", "label_granularity", "--arm", "A fine", "--set", "steps=20")
+    assert "hard_own" in said
     assert " holds, " in installed.run(*empty, "papers")
     every = "[find(kind, name) for kind in ('world', 'study') for name in names(kind)]"
     installed.run("lines", f"from granularity.base.extensions import find, names; {every}")

@@ -1,4 +1,4 @@
-"""Findings: the staircase by hand and by Fourier coefficients, AUC, the law of pulls, and the arms of both files."""
+"""The studies parity and sibling_labels: the staircase by hand and by Fourier coefficients, AUC, the law of pulls."""
 
 import math
 
@@ -7,15 +7,32 @@ import pandas as pd
 import pytest
 import torch
 
+from granularity.base import extensions
 from granularity.stages.theory import engine
 from granularity.stages.theory.runs import at
-from granularity.stages.theory.worlds import feature_contamination, sibling_labels, staircase
+from granularity.stages.theory.worlds import feature_contamination
 from granularity.stages.theory.worlds.feature_emergence import data, spaces
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 from granularity.stages.theory.worlds.feature_emergence.spaces import PATTERNS, count, law, refined, subparity
-from granularity.stages.theory.worlds.sibling_labels import predicted, relief
+from support.worlds import studied
 
 X = [PATTERNS[:, i] for i in range(5)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded():
+    with studied("parity/staircase.py", "sibling_labels/sibling_labels.py"):
+        yield
+
+
+@pytest.fixture
+def staircase():
+    return extensions.find("world", "staircase")
+
+
+@pytest.fixture
+def sibling_labels():
+    return extensions.find("world", "sibling_labels")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +89,7 @@ def test_labels_of_a_table_refine_parity_and_are_shuffled_within_it():
         assert (label == own).float().mean().item() == pytest.approx(agree, abs=0.01)
 
 
-def test_refinements_are_those_of_their_seed_and_all_different():
+def test_refinements_are_those_of_their_seed_and_all_different(staircase):
     one, two = staircase.refinements(40, 7, [0.0, 0.5]), staircase.refinements(40, 7, [0.0, 0.5])
     assert one == two and one != staircase.refinements(40, 8, [0.0, 0.5])
     assert len({(space["table"], space["shuffled"]) for space in one}) == 40
@@ -80,7 +97,7 @@ def test_refinements_are_those_of_their_seed_and_all_different():
     assert 5 < sum(whole) < 38
 
 
-def test_auc_counts_pairs_and_weights_are_repetitions():
+def test_auc_counts_pairs_and_weights_are_repetitions(staircase):
     score, emerged = np.array([3.0, 1.0, 2.0, 2.0]), np.array([[1, 0, 1, 0]], bool).T
     assert staircase.auc(score, emerged)[0, 0] == pytest.approx((1 + 1 + 1 + 0.5) / 4)
     weight = np.array([[2, 1, 0, 1]])
@@ -93,12 +110,12 @@ def test_auc_counts_pairs_and_weights_are_repetitions():
 SMALL = {"task": "granularity", "m": 32, "batch": 64, "d_core": 16, "d_bg": 16, "steps": 150, "seeds": 2, "g": 4}
 
 
-def test_background_weights_follow_from_the_pulls():
+def test_background_weights_follow_from_the_pulls(sibling_labels):
     options = {"hinge": {"g": 1}, "T = 0.2": {"objective": "softmax", "temperature": 0.2}, "shared": {"head": "shared"}}
     settings = [feature_contamination.Settings(**(SMALL | more), name=name) for name, more in options.items()]
     table = engine.run_table(sibling_labels, settings, "cpu")
     for name in options:
-        assert predicted(table, name) == pytest.approx(at(table, name, "bg_sum"), rel=0.12, abs=0.01)
+        assert sibling_labels.predicted(table, name) == pytest.approx(at(table, name, "bg_sum"), rel=0.12, abs=0.01)
         assert (np.abs(at(table, name, "bg_sum") - at(table, name, "bg_sum", step=0)) > 0.03).all()
     share = at(table, "T = 0.2", "sibling_rivals")
     assert ((share > 0) & (share <= 1)).all()
@@ -119,10 +136,10 @@ def test_a_trained_head_moves_and_low_temperature_is_the_loss_of_the_largest_riv
     assert 0 < moved.abs().max() < 0.1 * state["a"].max()
 
 
-def test_relief_compares_at_equal_risk_in_distribution():
+def test_relief_compares_at_equal_risk_in_distribution(sibling_labels):
     columns = ["setting", "seed", "step", "event", "phase", "id_risk", "ood_risk"]
     rows = [
         ("2 labels", 0, t, "", "train", risk, ood) for t, risk, ood in ((0, 1.0, 1.0), (1, 0.4, 0.8), (2, 0.2, 0.9))
     ]
     rows.append(("8 labels", 0, 2, "end", "train", 0.3, 0.25))
-    assert relief(pd.DataFrame(rows, columns=columns), "8 labels") == pytest.approx([0.85 - 0.25])
+    assert sibling_labels.relief(pd.DataFrame(rows, columns=columns), "8 labels") == pytest.approx([0.85 - 0.25])

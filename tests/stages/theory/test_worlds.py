@@ -5,15 +5,15 @@ import pytest
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.claims import claim, preregistered
+from granularity.claims import claim
 from granularity.look.papers.experiments import untested
 from granularity.stages.theory import engine, simulation
 from granularity.stages.theory.worlds import ORDER
 from granularity.stages.theory.worlds.mask_reconstruction import identities
 from granularity.store.artifact import Artifact
-from support.worlds import judge, train
+from support.worlds import PARITY, judge, studied, train
 
-FINDINGS = ("staircase", "sibling_labels", "stairs", "one_bit", "fixed_images", "residual_signal")
+OF_STUDIES = ("staircase", "sibling_labels", "stairs", "one_bit", "fixed_images")
 SHORT = {  # of every arm of the size quick
     "label_granularity": {"steps": 5, "finetune_steps": 3, "width": 200, "per_subclass": 1, "patches": 32},
     "neural_collapse": {"steps": 3, "per_cluster": 4, "hidden": 8, "horizon": 0.2, "settle": 20.0},
@@ -26,7 +26,6 @@ SHORT = {  # of every arm of the size quick
     "stairs": {"steps": 8, "batch": 16, "d": 12, "m": 5, "test": 50},
     "one_bit": {"steps": 8, "batch": 16, "d": 12, "m": 5, "test": 50},
     "fixed_images": {"steps": 12, "coarse_steps": 2},
-    "residual_signal": {},
 }
 SMALL = {  # one setting
     "label_granularity": {"d": 24, "k": 4, "steps": 10},
@@ -38,6 +37,12 @@ SMALL = {  # one setting
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def loaded():
+    with studied(*PARITY, *(f"{name}/{name}.py" for name in ("sibling_labels", "fixed_images", "residual_signal"))):
+        yield
+
+
 def shortened(arm, cut):
     """An arm with fewer steps and samples: only keys that its experiment has, and none that it has switched off."""
     known = arm.model_dump()
@@ -46,7 +51,7 @@ def shortened(arm, cut):
     return arm.model_copy(update={"seeds": 1} | {key: value for key, value in cut.items() if known[key]})
 
 
-@pytest.mark.parametrize("name", [*ORDER, *FINDINGS[:5]])
+@pytest.mark.parametrize("name", [*ORDER, *OF_STUDIES])
 def test_every_claim_of_every_arm_is_evaluated_and_every_figure_drawn(name, tmp_path, monkeypatch):
     world = extensions.find("world", name)
     monkeypatch.setattr(identities, "DRAWN", 2000)
@@ -56,8 +61,8 @@ def test_every_claim_of_every_arm_is_evaluated_and_every_figure_drawn(name, tmp_
     judge(name, [train(name, tmp_path / "trained")], tmp_path / "judged")
     found = pd.read_csv(tmp_path / "judged" / "checks.csv")
     rows = pd.read_parquet(tmp_path / "judged" / "runs.parquet")
-    if name in FINDINGS:
-        assert set(found["id"]) == set(preregistered.read(name)["predictions"])
+    if name in OF_STUDIES:
+        assert set(found["id"]) == set(world.SAID["predictions"])
         assert {one.verdict for one in world.judge(rows.iloc[:0])} == {claim.NOT_TESTED}
     else:
         measured = found[found["measured"].notna()]

@@ -1,13 +1,13 @@
-"""Preregistrations: predictions of a finding, in `claims/predictions/NAME.yaml`, committed before its run.
+"""Claims that are written down: those of papers and studies in words, and predictions, committed before their run.
 
-A file holds `question`, `pilots` (what had been seen when it was written), `arms` (in the format of its world) and
-`predictions`: a mapping from ids to `claim`, `quantity`, `low` and/or `high`, `reason`, and what a failure would have
-`killed`. It is never edited after its run; a different prediction is a different finding.
+A file of predictions lies beside a study's world. It holds `question`, `pilots` (what had been seen when it was
+written), arms (in the format of the world) and `predictions`: a mapping from ids to `low` and/or `high`, `reason`, what
+a failure would have `killed`, and `claim` and `quantity`, or `arm`, `minus` and `measure`. It is never edited after its
+run; a different prediction is a different study.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,14 +19,8 @@ from granularity.base.errors import GranularityError
 if TYPE_CHECKING:
     from granularity.claims.claim import Claim
 
-FOLDER = Path(__file__).parent / "predictions"
 TABLES = Path(__file__).parent / "words"
-
-
-def file_of(name: str) -> Path | None:
-    """Return the file of a finding, or None if there is none."""
-    file = FOLDER / f"{name}.yaml"
-    return file if file.is_file() else None
+FIELDS = ("claim", "quantity", "low", "high", "judged", "kind")  # of a prediction, as of a claim
 
 
 def statements_of(name: str) -> Path | None:
@@ -45,45 +39,30 @@ def words(name: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def digest(file: Path | None) -> str | None:
-    """Return the first 16 hexadecimal digits of a file's SHA-256, or None if there is no file."""
-    return None if file is None or not file.is_file() else hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-
-
-def digest_of(name: str) -> str | None:
-    """Return the digest of a finding's file, or None if there is none."""
-    return digest(file_of(name))
-
-
-def read(name: str) -> dict[str, Any]:
-    """Return the contents of a finding's file."""
-    if (file := file_of(name)) is None:
-        raise GranularityError(f"{FOLDER / name}.yaml: there is no preregistration with this name")
-    return strict_yaml.read(file)
-
-
 def claims(
-    name: str,
+    said: Mapping[str, Any],
     measured: Mapping[str, Sequence[float]],
     seeds: Mapping[str, int] | None = None,
     arms: Mapping[str, Sequence[str]] | None = None,
+    **common: Any,
 ) -> list[Claim]:
-    """Return the predictions of a finding's file as claims; `measured` has the values of each by id (empty: not run).
+    """Return the predictions of a file's contents as claims; `measured`: values of each by id (empty: not run).
 
-    `seeds`: number of seeds behind the values of a prediction (default: one each); `arms`: those measured (default:
-    all).
+    `seeds`: number of seeds behind the values of a prediction (default: one each); `arms`: those measured (default: its
+    `arm` and `minus`); `common`: fields of all claims, if predictions do not say them.
     """
     from granularity.claims.claim import Claim  # imported here because planning needs no NumPy
 
-    predictions = read(name)["predictions"]
+    predictions = said["predictions"]
     if set(predictions) != set(measured):
         odd = ", ".join(sorted(set(predictions) ^ set(measured)))
-        raise GranularityError(f"{file_of(name)}: must be predicted or measured, not both: {odd}")
-    predicted = []
-    for id, prediction in predictions.items():
-        fields = {key: value for key, value in prediction.items() if key != "killed"}
-        fields |= {"reason": f"{prediction['reason']}; else: {prediction['killed']}"} if "killed" in prediction else {}
-        measurement = {"seeds": (seeds or {}).get(id), "arms": (arms or {}).get(id, ())}
-        source = f"preregistered: {name}.yaml"
-        predicted.append(Claim(id, source=source, values=measured[id], **measurement, **fields))
-    return predicted
+        raise GranularityError(f"must be predicted or measured, not both: {odd}")
+    found = []
+    for id, one in predictions.items():
+        fields = {"claim": id, "source": "preregistered", **common}
+        fields |= {"quantity": one["measure"]} if "measure" in one else {}
+        fields |= {key: one[key] for key in FIELDS if key in one}
+        fields["reason"] = "; else: ".join(one[key] for key in ("reason", "killed") if key in one)
+        of = (arms or {}).get(id, tuple(one[key] for key in ("arm", "minus") if key in one))
+        found.append(Claim(id, values=measured[id], seeds=(seeds or {}).get(id), arms=of, **fields))
+    return found

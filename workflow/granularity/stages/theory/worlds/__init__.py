@@ -5,8 +5,7 @@ How to add a world
 Write ``NAME.py`` here, or a file of your own that contains ``EXTENDS = "world"``
 and is named under `extensions` in the configuration. If it would exceed some 350 lines, write a package
 (``label_granularity`` is the example). Worlds import what they share from ``theory.engine``, ``nets``, ``runs``,
-``statements`` and ``figures``, never from each other (except that a finding imports the world that it extends). They
-expose:
+``statements`` and ``figures``, never from each other. They expose:
 
 ``Settings(engine.Settings)``
     One setting; unknown keys are rejected. ``WORLD: ClassVar[str]`` names the world, ``FREE`` the scalars that may
@@ -26,7 +25,8 @@ expose:
 ``figures(table: DataFrame, folder: Path) -> None``
     Writes SVG files with ``figures.draw``.
 
-A *finding* is a world with a preregistration of its predictions (:mod:`granularity.claims.preregistered`).
+A study's world (``studies/sibling_labels``) may import the one that it extends, and judges predictions with
+:func:`granularity.claims.preregistered.claims`.
 """
 
 ORDER = ("label_granularity", "neural_collapse", "feature_emergence", "feature_contamination", "mask_reconstruction")

@@ -1,4 +1,4 @@
-"""Finding: one more bit in the labels makes parity learnable (docs/findings/parity.md). Extends the world `stairs`."""
+"""Study: one more bit in the labels makes parity learnable (docs/findings/parity.md). Extends the world `stairs`."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -7,16 +7,18 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
+import stairs
 import torch
+from staircase import RESAMPLES
 
+from granularity.base import strict_yaml
 from granularity.claims import preregistered
 from granularity.claims.claim import Claim
 from granularity.stages.theory import figures as draw
 from granularity.stages.theory.engine import Rows, Trial
-from granularity.stages.theory.worlds import stairs
-from granularity.stages.theory.worlds.staircase import RESAMPLES
 
-NAME = "one_bit"
+EXTENDS, NAME = "world", "one_bit"
+SAID = strict_yaml.read(Path(__file__).with_suffix(".yaml"))
 BITS = {"none": "parity alone", "majority": "majority", "random": "random balanced", "one": "one coordinate"}
 
 
@@ -29,14 +31,13 @@ class Settings(stairs.Online):
     bit: Literal[tuple(BITS)] = "majority"
 
 
-_REGISTERED = preregistered.read(NAME)["arms"]
 SIZES = {
     size: [
         Settings(name=f"{BITS[bit]}, k = {k}", bit=bit, k=k, seeds=seeds, **arms["setting"])
         for bit, seeds in arms["seeds"].items()
         for k in arms["k"]
     ]
-    for size, arms in _REGISTERED.items()
+    for size, arms in SAID["arms"].items()
 }
 
 
@@ -98,7 +99,7 @@ def growth(table: pd.DataFrame, event: str) -> dict[str, tuple[float, float, flo
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """Judge the preregistered predictions."""
-    measured: dict[str, Sequence[float]] = {name: [] for name in preregistered.read(NAME)["predictions"]}
+    measured: dict[str, Sequence[float]] = {name: [] for name in SAID["predictions"]}
     if set(table["bit"]) == set(BITS):
         for name, event in (("parity", "end"), ("coordinates", "seen")):
             result = growth(table, event)
@@ -115,7 +116,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
         measured["power, majority"] = [float(slope(of_bit["majority"], all_seeds, power=True)[0])]
     seeds = table.groupby("bit")["seed"].nunique().to_dict()
     counts = {name: seeds.get(name.split(", ")[1], seeds.get("majority", 0)) for name in measured}
-    return preregistered.claims(NAME, measured, counts)
+    return preregistered.claims(SAID, measured, counts)
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Finding: does residual first-order signal order label spaces of four worlds (docs/findings/residual_signal.md)?"""
+"""Study: does residual first-order signal order label spaces of four worlds (docs/findings/residual_signal.md)?"""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 import torch
 from pydantic import Field, ValidationError
+from spaces import WORLDS, staircase
 
+from granularity.base import strict_yaml
 from granularity.claims import preregistered
 from granularity.claims.claim import Claim
 from granularity.stages.theory import engine
@@ -22,16 +24,16 @@ from granularity.stages.theory.worlds import (
     label_granularity,
     mask_reconstruction,
 )
-from granularity.stages.theory.worlds.residual_signal.spaces import WORLDS, staircase
-from granularity.stages.theory.worlds.staircase import resamples
 
-NAME = "residual_signal"
+EXTENDS, NAME = "world", "residual_signal"
+SAID = strict_yaml.read(Path(__file__).with_name("predictions.yaml"))
 COLUMNS = ("signal", "labels")
 _ALL = (feature_emergence, label_granularity, feature_contamination, mask_reconstruction)
 MODULES = dict(zip(WORLDS, _ALL, strict=True))
-REGISTERED = preregistered.read(NAME)["arms"]
+REGISTERED = SAID["arms"]
 APART = 0.05  # relative difference (of the larger score) above which two scores differ
 ZERO = 1e-9
+RESAMPLES = 2000
 
 
 class Settings(engine.Settings):
@@ -117,6 +119,11 @@ def order(ranked: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         return right / differing
 
 
+def resamples(arms: int) -> np.ndarray:
+    """Return (RESAMPLES, arms): how often each arm is drawn in a bootstrap."""
+    return np.random.default_rng(0).multinomial(arms, np.full(arms, 1 / arms), RESAMPLES)
+
+
 def interval(values: np.ndarray, comparisons: int = 1) -> tuple[float, float]:
     """Return the bootstrap interval, jointly at 95 % with `comparisons` in all; NaN if no pair ever differs."""
     values = values[np.isfinite(values)]
@@ -151,7 +158,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
     if set(table["world"]) == set(WORLDS):
         points = pd.concat([scaled(table, world) for world in WORLDS])
         measured["one axis"] = [float(points["signal"].corr(points["learnt"], method="spearman"))]
-    return preregistered.claims(NAME, measured, dict.fromkeys(measured, int(table["seed"].nunique())), arms)
+    return preregistered.claims(SAID, measured, dict.fromkeys(measured, int(table["seed"].nunique())), arms)
 
 
 @draw.style()

@@ -1,4 +1,4 @@
-"""Finding: does learning parity take longer if coordinates show only one after another (docs/findings/parity.md)?
+"""Study: does learning parity take longer if coordinates show only one after another (docs/findings/parity.md)?
 
 A label holds the parity of five fair coins and a noisy bit z of them, E[z | x] = c (a sum of products of coordinates),
 x in {-1, 1}^5; with two such bits, a label names one and holds its value. Networks see fresh samples at every step.
@@ -13,17 +13,19 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import torch
+from staircase import EMERGED, RESAMPLES, ZERO
 from torch import Tensor
 
+from granularity.base import strict_yaml
 from granularity.claims import preregistered
 from granularity.claims.claim import Claim
 from granularity.stages.theory import engine, nets
 from granularity.stages.theory import figures as draw
 from granularity.stages.theory.engine import Count, Natural, Positive, Rows, State, Trial
 from granularity.stages.theory.worlds.feature_emergence import spaces
-from granularity.stages.theory.worlds.staircase import EMERGED, RESAMPLES, ZERO
 
-NAME = "stairs"
+EXTENDS, NAME = "world", "stairs"
+SAID = strict_yaml.read(Path(__file__).with_suffix(".yaml"))
 Product = tuple[Natural, ...]  # of coordinates
 
 
@@ -197,17 +199,17 @@ def matched(number: int, seed: int, signals: Sequence[float]) -> list[list[Setti
 
 
 def _arms(triples: dict, seeds: int, setting: dict, conditions: dict) -> list[Settings]:
+    drawn = matched(**triples)
     return [
         arm.model_copy(update={**setting, **fields, "condition": words, "seeds": seeds, "name": f"{words}, {name}"})
         for words, fields in conditions.items()
-        for triple in matched(**triples)
+        for triple in drawn
         for arm in triple
         for name in (f"triple {arm.triple}, {arm.stairs} stairs",)
     ]
 
 
-_REGISTERED = preregistered.read(NAME)["arms"]
-SIZES = {size: _arms(**arms) for size, arms in _REGISTERED.items()}
+SIZES = {size: _arms(**arms) for size, arms in SAID["arms"].items()}
 
 
 def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
@@ -241,7 +243,7 @@ def ratio(found: pd.DataFrame, more: int, fewer: int) -> dict[str, float]:
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """Judge the preregistered predictions; ids name the comparison: "parity, small start, 2 / 0: lower end"."""
-    measured: dict[str, list[float]] = {name: [] for name in preregistered.read(NAME)["predictions"]}
+    measured: dict[str, list[float]] = {name: [] for name in SAID["predictions"]}
     for name in measured if len(table) else ():
         if name == "censored":
             ends = table[table["event"].str.contains("end|diverged")]
@@ -249,7 +251,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
         else:
             what, condition, more, fewer, end = re.split(", | / |: ", name)
             measured[name] = [ratio(restricted(table, condition, what), int(more), int(fewer))[end]]
-    return preregistered.claims(NAME, measured, dict.fromkeys(measured, int(table["seed"].nunique())))
+    return preregistered.claims(SAID, measured, dict.fromkeys(measured, int(table["seed"].nunique())))
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:

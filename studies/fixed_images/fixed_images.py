@@ -1,8 +1,8 @@
-"""Finding: the right arm of the U, on images that are drawn once. Extends the world `label_granularity`.
+"""Study: the right arm of the U, on images that are drawn once. Extends the world `label_granularity`.
 
 There are n images of each subclass. Labels merge the k subclasses of a superclass into g groups or, if g > k, cut each
 into equal parts that only memory can distinguish ("split"); or they are random within a superclass. All networks have
-equally many neurons, and the same rule for biases. Predictions, bands and arms: `claims/predictions/fixed_images.yaml`.
+equally many neurons, and the same rule for biases. Predictions, bands and arms: predictions.yaml.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from granularity.base import strict_yaml
 from granularity.claims import preregistered
 from granularity.claims.claim import Claim
 from granularity.stages.theory import engine, nets
@@ -25,11 +26,12 @@ from granularity.stages.theory.worlds import label_granularity
 from granularity.stages.theory.worlds.label_granularity import model
 from granularity.stages.theory.worlds.label_granularity.measures import members
 
-NAME = "fixed_images"
+EXTENDS, NAME = "world", "fixed_images"
+SAID = strict_yaml.read(Path(__file__).with_name("predictions.yaml"))
 COLUMNS = ("error",)
 HELD_OUT = 64  # hard samples of each subclass
 STEPS = (10, 30, 100, 200)  # recorded
-_ARMS = preregistered.read(NAME)["arms"]
+_ARMS = SAID["arms"]
 
 
 class Settings(label_granularity.Settings):
@@ -151,7 +153,7 @@ def ahead(table: pd.DataFrame) -> dict[int, pd.DataFrame]:
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """Judge the preregistered predictions: differences of two arms, paired by seed, and statistics over all arms."""
-    runs, values = Runs(table), dict.fromkeys(preregistered.read(NAME)["predictions"], ())
+    runs, values = Runs(table), dict.fromkeys(SAID["predictions"], ())
     for name, (measured, *pair) in _ARMS["differences"].items():
         measure, _, step = measured.partition(" @ ")
         one, two = (runs(arm, measure, **({"step": int(step)} if step else {})) for arm in pair)
@@ -174,7 +176,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
         for step, gain in ahead(table).items():
             values[f"boundary, {step}"] = [float(gain.index[gain.mean(axis=1) > 0].max())]
     seeds, arms = table["seed"].nunique(), {name: one[1:] for name, one in _ARMS["differences"].items()}
-    return preregistered.claims(NAME, values, dict.fromkeys(values, seeds), arms)
+    return preregistered.claims(SAID, values, dict.fromkeys(values, seeds), arms)
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:

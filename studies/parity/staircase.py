@@ -1,4 +1,4 @@
-"""Finding: which label spaces teach parity can be predicted before training (docs/findings/parity.md).
+"""Study: which label spaces teach parity can be predicted before training (docs/findings/parity.md).
 
 Extends the world `feature_emergence`, whose `spaces.law` computes what is known of a label space before training.
 """
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from granularity.base import strict_yaml
 from granularity.claims import preregistered
 from granularity.claims.claim import Claim
 from granularity.stages.theory import engine
@@ -19,7 +20,8 @@ from granularity.stages.theory.engine import Trial
 from granularity.stages.theory.worlds.feature_emergence import model, settings, spaces
 from granularity.stages.theory.worlds.feature_emergence.spaces import PATTERNS, count, subparity
 
-NAME = "staircase"
+EXTENDS, NAME = "world", "staircase"
+SAID = strict_yaml.read(Path(__file__).with_suffix(".yaml"))
 COLUMNS = ("test_acc",)
 Draw = np.random.Generator
 
@@ -82,7 +84,7 @@ SIZES = {
         Settings(labels="table", structured=False, seeds=arms["seeds"], **arms["setting"], **one)
         for one in refinements(arms["refinements"], arms["seed"], arms["shuffled"])
     ]
-    for size, arms in preregistered.read(NAME)["arms"].items()
+    for size, arms in SAID["arms"].items()
 }
 
 
@@ -143,7 +145,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
     measured: dict[str, Sequence[float]] = {name: [] for name in names}
     if len(laws):
         emerged, score = accuracy >= EMERGED, laws[STAIRCASE].to_numpy()
-        predicted, without = score >= preregistered.read(NAME)["threshold"], score < ZERO
+        predicted, without = score >= SAID["threshold"], score < ZERO
         stairs = predicted & (laws["weakest"].to_numpy() < ZERO)
         scores = {"auc": STAIRCASE, "auc, balanced": "balanced"} | {f"auc, {peer}": peer for peer in PEERS}
         measured |= {name: auc(laws[column].to_numpy(), emerged)[0] for name, column in scores.items()}
@@ -153,7 +155,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
             name: emerged[mask].mean(0) for name, mask in (("without", without), ("stairs", stairs)) if mask.any()
         }
         measured["share"] = emerged.mean(0)
-    return preregistered.claims(NAME, measured, dict.fromkeys(measured, accuracy.shape[1] if len(laws) else 0))
+    return preregistered.claims(SAID, measured, dict.fromkeys(measured, accuracy.shape[1] if len(laws) else 0))
 
 
 @draw.style()

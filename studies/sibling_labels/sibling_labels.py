@@ -1,4 +1,4 @@
-"""Finding: sibling labels cure feature contamination (docs/findings/sibling_labels.md). Extends that world."""
+"""Study: sibling labels cure feature contamination (docs/findings/sibling_labels.md). Extends that world."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from granularity.base import strict_yaml
 from granularity.claims import preregistered
 from granularity.claims.claim import Claim
 from granularity.stages.theory import figures as draw
@@ -14,15 +15,16 @@ from granularity.stages.theory.worlds.feature_contamination.claims import gain, 
 from granularity.stages.theory.worlds.feature_contamination.measures import simulate
 from granularity.stages.theory.worlds.feature_contamination.settings import Settings
 
-NAME = "sibling_labels"
+EXTENDS, NAME = "world", "sibling_labels"
 COLUMNS = ("id_risk",)
 COARSE, FINE = "2 labels", "8 labels"
-_ARMS = preregistered.read(NAME)["arms"]
+SAID = strict_yaml.read(Path(__file__).with_name("predictions.yaml"))
+_ARMS = SAID["arms"]
 SIZES = {
     size: [Settings(name=name, **{**common, **arm}) for name, arm in _ARMS["settings"].items()]
     for size, common in _ARMS["sizes"].items()
 }
-__all__ = ["COLUMNS", "SIZES", "Settings", "figures", "judge", "simulate"]
+__all__ = ["COLUMNS", "EXTENDS", "SIZES", "Settings", "figures", "judge", "simulate"]
 Found = tuple[np.ndarray, tuple[str, ...]]  # a measure, one value per seed, and the arms that it concerns
 
 
@@ -103,7 +105,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
     of_arms |= {"derived": (error.to_numpy(), tuple(pulled.index)), "overlap": (np.array(rank), tuple(rows.index))}
     seeds = dict.fromkeys(("derived", "overlap"), table["seed"].nunique())
     values, arms = ({name: one[i] for name, one in of_arms.items()} for i in (0, 1))
-    return preregistered.claims(NAME, values, seeds, arms)
+    return preregistered.claims(SAID, values, seeds, arms)
 
 
 @draw.style()

@@ -5,15 +5,16 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import one_bit
 import pandas as pd
-import yaml
+from one_bit import figures, simulate  # noqa: F401  (part of a world)
 
+from granularity.base import strict_yaml
+from granularity.claims import preregistered
 from granularity.claims.claim import Claim
-from granularity.stages.theory.worlds import one_bit
-from granularity.stages.theory.worlds.one_bit import figures, simulate  # noqa: F401  (part of a world)
 
 EXTENDS, NAME = "world", "one_bit_longer"
-SAID = yaml.safe_load((Path(__file__).parent / "predictions.yaml").read_text(encoding="utf-8"))
+SAID = strict_yaml.read(Path(__file__).with_suffix(".yaml"))
 
 
 class Settings(one_bit.Settings):
@@ -46,9 +47,4 @@ def measured(table: pd.DataFrame) -> dict[str, Sequence[float]]:
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """Judge the predictions."""
-    claims = []
-    for name, values in measured(table).items():
-        one = SAID["predictions"][name]
-        words = (name, f"preregistered: studies/{NAME}/predictions.yaml", one["quantity"])
-        claims.append(Claim(name, *words, values, **{key: one.get(key) for key in ("low", "high", "reason")}))
-    return claims
+    return preregistered.claims(SAID, measured(table))
