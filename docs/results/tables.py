@@ -17,6 +17,7 @@ from granularity.claims.statistics import holm, interval, p_value, paired
 HERE = Path(__file__).parent
 STUDIES = HERE.parents[1] / "studies"
 BASELINE, ONCE = "target", "once"
+ADDS_TO = {"cifar10_once_long": "cifar10_merged_long"}
 
 
 def table_of(name: str) -> Path:
@@ -26,7 +27,9 @@ def table_of(name: str) -> Path:
 
 
 def read(name: str) -> pd.DataFrame:
-    return pd.read_csv(table_of(name))
+    """The table of a study; of one that adds arms to another, both."""
+    found = pd.read_csv(table_of(name))
+    return pd.concat([read(ADDS_TO[name]), found], ignore_index=True) if name in ADDS_TO else found
 
 
 def predictions_of(study: str) -> Path:
