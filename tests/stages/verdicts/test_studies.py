@@ -162,12 +162,14 @@ def test_leaves_help_more_than_coarse_levels_each_at_its_best():
     assert found == HOLDS and sum(leaves.values) / 6 == pytest.approx(-1.4) and sum(ends.values) / 6 == pytest.approx(1)
     assert leaves.published == pytest.approx([-1.34]) and ends.published == pytest.approx([0.99])
     assert judged("t2", living(base | LEVELS | {("wordnet", 38): 6.4}))[1] == FAILS
+    ranks = {("manual", size): error for (_, size), error in LEVELS.items()}
+    assert judged("t2", living(base | ranks))[1] == HOLDS
     # Of the paper's own data one run of each arm is enough, and takes a margin.
     assert judged("t2", living(base | LEVELS, **single))[1] == HOLDS
     assert judged("t2", living({("manual", 2): 7.4} | LEVELS, **single))[1] == FAILS
     assert judged("t2", living(base | LEVELS, False, **single))[1] == NOT_TESTED
     for made, why in (
-        (living({("manual", 2): 7.9, ("wordnet", 38): 7.0}), "1 WordNet levels, needs 2"),
+        (living({("manual", 2): 7.9, ("wordnet", 38): 7.0}), "1 WordNet levels or human ranks, needs 2"),
         (living(LEVELS), "no baseline"),
     ):
         claims, found = judged("t2", made)
