@@ -1,15 +1,18 @@
 """`granularity config check`: what fails without data is one line each; else what would be made, and from where."""
 
 import contextlib
+import itertools
 import json
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from granularity import cli
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.look import costs
 from granularity.store.artifact import Artifact
 from support import tiny_chain
 
@@ -98,10 +101,24 @@ def test_the_plan_says_where_label_spaces_are_from_and_which_trainings_are_there
     assert all(there == count and missing == "0" for count, there, missing in rows(text)), text
     assert "nothing to run" in text
     assert all(there == "0" and missing == count for count, there, missing in rows(more)), more
-    costs = [line.split() for line in more.splitlines() if line.startswith(("pretrain ", "finetune ", "measure "))]
-    assert len(costs) == 3 and all(cost[2] == "about" for cost in costs), more
+    said = [line.split() for line in more.splitlines() if line.startswith(("pretrain ", "finetune ", "measure "))]
+    assert len(said) == 3 and all(cost[2] == "about" for cost in said), more
     assert "timing" not in again.stderr and again.stdout == more  # each is tried once per machine
     assert all(len(line) <= 80 or str(folder) in line for line in more.splitlines())
+
+
+@pytest.mark.parametrize("steps", [2 * costs.STEPS, 12 * 2 * costs.STEPS])
+def test_a_training_of_networks_one_after_another_costs_a_step_for_each(steps, monkeypatch):
+    ticks = itertools.count()
+    monkeypatch.setattr(costs.Costs, "_clock", lambda self: float(next(ticks)))
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+
+    def work() -> None:
+        for _ in range(steps):
+            optimizer.step()
+
+    cost = costs.Costs.__new__(costs.Costs)._timed(12, 64, work)
+    assert cost.each * 12 * 2 * costs.STEPS * 64 == steps and cost.once * 12 == 1
 
 
 def test_a_label_file_is_held_against_the_samples_that_are_there(tiny_results, tmp_path):

@@ -3,8 +3,10 @@
 import contextlib
 import hashlib
 import io
+import itertools
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -255,7 +257,10 @@ class Costs:
         return next(one for one in self.plan.networks if one.name == job.values["network"])
 
     def _timed(self, many: int, batch: int, work: Any) -> Cost:
-        """Time a training: seconds per image from its steps, and once per network for everything else."""
+        """Time a training: seconds per image from its steps, and once per network for everything else.
+
+        Networks that are not stacked take their steps one after another.
+        """
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         times: list[float] = []
@@ -264,8 +269,9 @@ class Costs:
             work()
         finally:
             hook.remove()
-        step = (times[-1] - times[0]) / (len(times) - 1)
-        return Cost(max(0.0, self._clock() - began - step * len(times)) / many, step / (batch * many))
+        steps = statistics.median(later - earlier for earlier, later in itertools.pairwise(times)) * len(times)
+        epochs = len(times) // STEPS if many == 1 else FRESH["epochs"]
+        return Cost(max(0.0, self._clock() - began - steps) / many, steps / (many * epochs * STEPS * batch))
 
     def _clock(self) -> float:
         """Return CPU seconds, which other jobs do not affect; on a GPU, seconds of a wall clock."""
