@@ -136,8 +136,8 @@ def photographs_answer() -> str:
     text = (
         f"- **A shifted border costs {mean['contaminated, two labels']} points with two labels and "
         f"{mean['contaminated, ten labels']} with ten; 500 unlabelled images of each kind and the direction removed "
-        f"leave {mean['left over, two labels']} and {mean['left over, ten labels']}** (the gain is not significant when "
-        f"corrected for all {len(said)}).",
+        f"leave {mean['left over, two labels']} and {mean['left over, ten labels']}** (the gain is not significant "
+        f"when corrected for all {len(said)}).",
         "- **Subtracting the difference of means does as well:** its error is "
         f"{over['two']} and {over['ten']} from that. (The kill criterion asks for ends of at most one point.)",
         f"- **Twenty images are too few to project:** {mean['20 images, two labels']} and "
@@ -187,7 +187,8 @@ def trained_answer() -> str:
     ]
     text = (
         "- **Training with the same images is not shown to be needed** (*exploratory*). Means matched in training, not "
-        f"only at test time, change errors on shifted images by {matched[0]} points (ten labels) and {matched[1]} (two).",
+        f"only at test time, change errors on shifted images by {matched[0]} points (ten labels) and {matched[1]} "
+        "(two).",
         f"- **Removing the direction in training is not safe:** {projected[0]} with ten labels, {projected[1]} with "
         f"two, where one network in eight is worse by {worst:.0f} points.",
         f"- **Other backgrounds** cost {lost[0]} points with ten labels and {lost[1]} with two, trained with matched "

@@ -43,6 +43,9 @@ def test_an_embedding_is_planned_only_where_something_asks_for_it():
     assert distilled.jobs("embed")
     measured = planned({"measures": [{"name": "probe", "of": ["embedding"]}]}, UNCLUSTERED)
     assert measured.jobs("embed") and all("pretrain" not in job.inputs for job in measured.jobs("measure"))
+    both = planned({"measures": [{"name": "probe"}, {"name": "filters"}]})
+    embedded = {job.values["measure"] for job in both.jobs("measure") if "embed" in job.inputs}
+    assert embedded == {"probe"}  # the other measures only networks
 
 
 def test_networks_and_grids_are_networks_of_their_own():

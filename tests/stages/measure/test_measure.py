@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import ValidationError
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
@@ -168,7 +169,7 @@ def test_robustness_is_the_probe_on_images_that_are_shifted(tmp_path, chain):
     found = values_of(made).set_index("key")["value"]
     assert found["digit/none"] == probe["digit/linear"]
     assert found["digit/grey"] == found["digit/none"]  # digits have one channel
-    with pytest.raises(GranularityError, match="robustness shifts the images that a network sees"):
+    with pytest.raises(ValidationError, match="of: robustness cannot measure the embedding"):
         measured(chain, tmp_path / "none", "robustness", of=["embedding"])
 
 

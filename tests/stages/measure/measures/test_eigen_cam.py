@@ -60,7 +60,6 @@ def test_a_map_that_is_known_has_its_numbers(found, at, expected):
 
 def test_what_has_no_feature_map_is_one_line(found):
     for network, words in (
-        (None, "eigen_cam needs a feature map .* 01234567 has none: leave 'embedding' out of `of`"),
         (Shown(np.ones(64)), r"eigen_cam needs a feature map .* 01234567 has activations of the shape \(64,\)"),
         (Shown(np.full((2, 2, 2), np.nan)), "01234567: its activations are not finite"),
     ):

@@ -107,8 +107,6 @@ def test_residual_blocks_and_transformers_have_the_rates_of_their_last_activatio
     np.testing.assert_allclose(found["blocks.1.mlp.act/class/rates"][:3], expected, rtol=1e-5)
 
 
-def test_the_embedding_and_networks_without_activation_functions_are_refused():
-    with pytest.raises(GranularityError, match=r"of: activation_rate has no meaning for the embedding"):
-        measured(activation_rate, labels_of(2), torch.ones(80, 3))
+def test_networks_without_activation_functions_are_refused():
     with pytest.raises(GranularityError, match="01234567: the network has no module such as ReLU"):
         measured(activation_rate, labels_of(2), torch.ones(80, 3), nn.Sequential(nn.Tanh()))

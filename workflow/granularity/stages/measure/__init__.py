@@ -27,7 +27,7 @@ def _plan(plan: Planned) -> Iterator[Job]:
                     f"measures: '{measure.name}' needs {least} ranks, a coarser and a finer one, but has only {ranks}; "
                     "add them to its `ranks` or to `samples.ranks`"
                 )
-            asked = ("embedding" in measure.of) if measure.of else plan.embeds(condition)
+            asked = "embedding" in measure.of if measure.of else measure.takes_embeddings and plan.embeds(condition)
             for network in (one for one in plan.networks if condition.spaces and not one.merged):
                 runs = plan.backbones(network, condition)
                 for unit, held in plan.units("measure", runs, network, condition).items():

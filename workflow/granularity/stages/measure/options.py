@@ -25,7 +25,8 @@ class Measure(Section):
         min_length=1,
         description="What is measured: `backbones` (after the last epoch), `checkpoints` (epochs in between that were "
         "kept), `untrained` (networks before their first step), `finetuned` (finetuned networks that were kept), "
-        "`embedding` (CLIP's). Null: the backbones, and the embedding if label spaces are made from it.",
+        "`embedding` (CLIP's). Null: the backbones, and the embedding if label spaces are made from it and the measure "
+        "takes it.",
     )
     splits: list[str] = Field(["val"], min_length=1, description="Splits of the sample table to measure on.")
     ranks: list[Rank] | None = Field(None, min_length=1, description="Human ranks that a measure reads (null: all).")
@@ -39,6 +40,8 @@ class Measure(Section):
                 raise ValueError(f"{key}: a value is given twice: {values}")
         try:
             self.resolved()
+            if "embedding" in (self.of or ()) and not self.takes_embeddings:
+                raise ValueError(f"of: {self.file} cannot measure the embedding; name networks, such as [backbones]")
         except GranularityError as error:
             raise ValueError(f"measure: {error}") from None
         except ValidationError as error:
@@ -61,6 +64,10 @@ class Measure(Section):
             if not hasattr(module, needed):
                 raise GranularityError(f"{module.__file__}: a measure needs {needed}")
         return module
+
+    @property
+    def takes_embeddings(self) -> bool:
+        return getattr(self.module(), "TAKES_EMBEDDINGS", True)
 
     def resolved(self) -> Section:
         """The measure's own options."""

@@ -8,6 +8,7 @@ A user's own file contains `EXTENDS = "measure"` and is named under `extensions`
   a table with these columns. A value is a number, which becomes a row of `values.parquet`, or a NumPy array, which
   becomes `arrays/NETWORK/SPLIT/KEY.npy`. A key has parts if it is about one of several things: `digit/linear`;
 - `LEAST_RANKS`, if it needs several ranks: their least number, which planning checks;
+- `TAKES_EMBEDDINGS = False`, if it only measures networks: `view.network` is None for the embedding;
 - `draw`, if the report shows a picture of it: see :mod:`granularity.stages.report.pictures`;
 - `files(options)`, if options name the user's files: their paths. Changing one makes the result outdated.
 

@@ -3,8 +3,7 @@
 A unit is a channel of a block's last activation function (in a transformer's block: the MLP's). It is active where the
 input of this function is positive, so the function must preserve signs: ReLU, GELU and similar ones. (The equation
 printed in the paper, 1 where sigma(x) >= 0, would be 1 everywhere for a ReLU.) A unit's rate on an image is the share
-of places (pixels of the map, tokens) at which it is active. The embedding, and networks without such functions, are
-rejected.
+of places (pixels of the map, tokens) at which it is active. Networks without such functions are rejected.
 
 For a split and each LAYER, the name of a block's last activation function:
 
@@ -31,12 +30,10 @@ KEEP_SIGNS = {"ReLU", "ReLU6", "LeakyReLU", "PReLU", "ELU", "GELU", "GELUTanh", 
 KEEP_SIGNS |= {"Hardswish", "HardSwish"}  # names in torch and in timm
 RARE = 0.1
 
-Options = Section
+Options, TAKES_EMBEDDINGS = Section, False
 
 
 def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, object]]:
-    if view.network is None:
-        raise GranularityError("of: activation_rate has no meaning for the embedding; name networks, as [backbones]")
     if not (layers := activations(view.network)):
         problem = f"{view.about['run']}: the network has no module such as ReLU or GELU for activation_rate"
         raise GranularityError(f"{problem}; leave it out")

@@ -17,6 +17,8 @@ from pydantic import Field
 from granularity.base.errors import GranularityError
 from granularity.base.section import Count, Section
 
+TAKES_EMBEDDINGS = False
+
 
 class Options(Section):
     images: Count = Field(200, description="Number of images per split, evenly spaced; all, if a split has fewer.")
@@ -32,8 +34,6 @@ def measure(view, options: Options, seed: int):
     from granularity.learning.training.evaluation import predict
 
     needs = f"eigen_cam needs a feature map of 2 x 2 positions or more; {view.about['run']} has"
-    if view.network is None:
-        raise GranularityError(f"{needs} none: leave 'embedding' out of `of`")
     for split in view.splits:
         rows = view.rows(split)
         rows = rows[np.linspace(0, len(rows) - 1, min(options.images, len(rows))).astype(int)]

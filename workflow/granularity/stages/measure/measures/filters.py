@@ -24,6 +24,7 @@ from pydantic import Field
 from granularity.base.errors import GranularityError
 from granularity.base.section import Section
 
+TAKES_EMBEDDINGS = False
 SHARE = 0.1
 ROUNDS = 100
 
@@ -38,8 +39,6 @@ class Options(Section):
 
 def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, object]]:
     run, split = view.about["run"], view.splits[0]
-    if view.network is None:
-        raise GranularityError("of: filters has no meaning for the embedding; name networks, as [backbones]")
     layers = filters(view.network, options.layers)
     if not layers:
         raise GranularityError(f"options.layers: {run} has no convolution or linear layer named {options.layers}")

@@ -11,11 +11,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from granularity.base.errors import GranularityError
 from granularity.base.section import ONCE, Section
 from granularity.base.seeds import seed_of
 from granularity.stages.measure.measures.probe import Probe, linear_probes
 
+TAKES_EMBEDDINGS = False
 Shift = Literal["red", "inverted", "mean", "grey", "noise", "blur"]
 RED = (150, 50, 50)  # brick red, out of 255
 BORDER, NOISE = 8, 0.1
@@ -33,10 +33,6 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
 
     from granularity.learning.training.evaluation import percent_wrong
 
-    if view.network is None:
-        raise GranularityError(
-            "of: robustness shifts the images that a network sees, so it cannot measure the embedding; name networks"
-        )
     mean, std = (torch.tensor(values, dtype=torch.float32)[:, None, None] for values in view.data.moments)
 
     def features(images: torch.Tensor) -> torch.Tensor:
