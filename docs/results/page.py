@@ -289,6 +289,7 @@ BLOCKS = {
     "skip predicted": skip.predicted,
     "weights answer": weights.answer,
     "weights laws": weights.laws,
+    "weights tree": weights.tree,
     "undone answer": undone.answer,
     "undone risks": undone.risks,
     "undone photographs answer": undone.photographs_answer,

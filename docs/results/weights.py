@@ -20,17 +20,19 @@ from tables import (
     inside,
     lines,
     predictions,
+    ranged,
     read,
     shown,
     simulated,
     table_of,
+    worded,
 )
 
 from granularity.stages.theory import figures as draw
 from granularity.stages.theory.runs import at
 from granularity.stages.theory.statements import Runs
 
-NAME, PHOTOGRAPHS = "weights_of_levels", "cifar10_weights"
+NAME, PHOTOGRAPHS, TREE = "weights_of_levels", "cifar10_weights", "tiny_imagenet_weights"
 COLUMNS = ["setting", "seed", "weight", "k", "eta", "loss", "hard_own", "normal_own", "hard_label"]
 COLUMNS += ["hard_label_sibling", "normal_label", "rise_subclass_weight", "rise_common_weight"]
 COLUMNS += ["rise_hard_label_sibling", "rise_hard_own", "error_sum", "error_pruned", "error_max"]
@@ -47,27 +49,63 @@ def mean(arm: str, measure: str) -> float:
     return values.mean() if len(values) else np.nan
 
 
+SINGLE = (BASELINE, "manual-type", "manual-synset", "kmeans-class-2")  # levels of the tree that are alone in a loss
+
+
 @functools.cache
-def photographs() -> dict[str, pd.Series]:
-    """Errors per draw of every arm on photographs; nothing before they are run."""
-    if not table_of(PHOTOGRAPHS).is_file():
-        return {}
-    table = read(PHOTOGRAPHS).query("stage == 'finetune' or network.str.startswith('once')")
+def errors(study: str) -> dict[str, pd.Series]:
+    """Errors per draw of every arm of a study on photographs."""
+    table = read(study).query("stage == 'finetune' or network.str.startswith('once')")
     name = table["space"].where(table["network"] == "resnet18", table["network"] + "/" + table["space"])
     return {arm: one.groupby("draw")["value"].mean().rename(arm) for arm, one in table.groupby(name)}
 
 
+def best() -> str:
+    """The level of the tree that leads to the lowest error if it is alone in the loss, finetuned."""
+    return min(SINGLE, key=lambda arm: errors(TREE)[arm].mean())
+
+
+def mixtures(study: str) -> dict[str, str]:
+    """By prediction about a mixture of levels, its arm."""
+    return {name: one["arm"] for name, one in predictions(study).items() if "/levels" in one["arm"]}
+
+
 @functools.cache
 def differences() -> pd.DataFrame:
-    """Every comparison of the page: hard errors of the simulation, errors of photographs; corrected together."""
-    table, errors = simulated(NAME), photographs()
+    """Every comparison of the page: hard errors of the simulation, errors of photographs; corrected together.
+
+    Finetuned mixtures on the tree are compared with its best level too.
+    """
+    table = simulated(NAME)
     pairs = {
         arm: [pd.Series(at(table, one, "error_sum"), name=one) for one in (arm, SIMULATED[arm])] for arm in SIMULATED
     }
-    if errors:
-        said = predictions(PHOTOGRAPHS)
-        pairs |= {name: [errors[one["arm"]], errors[one.get("against", BASELINE)]] for name, one in said.items()}
+    for study, place in ((PHOTOGRAPHS, ""), (TREE, "tree, ")):
+        found = errors(study)
+        pairs |= {
+            f"{place}{name}": [found[one["arm"]], found[one.get("against", BASELINE)]]
+            for name, one in predictions(study).items()
+        }
+    tuned = {name: arm for name, arm in mixtures(TREE).items() if not arm.startswith("once")}
+    pairs |= {f"best, {name}": [errors(TREE)[arm], errors(TREE)[best()]] for name, arm in tuned.items()}
     return compared(pairs)
+
+
+def within(study: str, name: str) -> pd.Series:
+    """A prediction's comparison, corrected only for those of its study."""
+    said, found = predictions(study), errors(study)
+    pairs = {key: (found[one["arm"]], found[one.get("against", BASELINE)]) for key, one in said.items()}
+    return compared(pairs).loc[name]
+
+
+def tree() -> str:
+    """Errors on the tree, by what was trained on; differences beside their predictions."""
+    found, said, rows = differences(), predictions(TREE), []
+    for name, one in {BASELINE: {"arm": BASELINE}, **said}.items():
+        own = errors(TREE)[one["arm"]]
+        more = [ranged(one), shown(found.loc[f"tree, {name}"])] if name in said else ["", ""]
+        rows.append(["kind" if name == BASELINE else name, f"{own.mean():.2f} ({own.std():.2f})", *more])
+    return lines(["levels in the loss", "error", "predicted", "from the kind, or the kind in one stage"], rows)
 
 
 def laws() -> str:
@@ -98,7 +136,10 @@ def answer() -> str:
     missed = {name: f"{value:.2f}, lies {where}" for name, (value, where) in came.items() if where != "inside"}
     said = predictions(PHOTOGRAPHS)
     ranges = sum(inside(found.loc[name, "difference"], one) == "inside" for name, one in said.items())
-    mixtures = [name for name, one in said.items() if one["arm"].endswith("/levels")]
+    tuned = found[found.index.str.startswith("best, ")]
+    best_tuned, decides = tuned["difference"].idxmin(), "kind and type in one stage"
+    of_tree = predictions(TREE)
+    held = sum(inside(found.loc[f"tree, {name}", "difference"], one) == "inside" for name, one in of_tree.items())
     simulated = (
         f"- **The fine label alone is best: the kill criterion is met.** With the summed head, hard errors are "
         f"{mean('weight 0', 'error_sum'):.2f} at w = 0 and {mean('weight 1', 'error_sum'):.2f} at w = 1. Every mixture "
@@ -113,9 +154,16 @@ def answer() -> str:
         f"{mean('weight 0', 'error_pruned'):.2f}, but {mean('weight 0, step 1.6', 'error_pruned'):.2f} with a step of "
         f"1.6 and {mean('weight 0, 16 images', 'error_pruned'):.2f} with 16 images (w = 1: at most "
         f"{mean('weight 1, step 0.025', 'error_pruned'):.3f}).",
-        "- **No mixture helps on photographs.** With half the weight on the class, errors differ from the class's by "
+        "- **No mixture helps on CIFAR-10.** With half the weight on the class, errors differ from the class's by "
         f"{shown(found.loc['half'])} points, in one stage by {shown(found.loc['half in one stage'])}. Gains above "
-        f"{-found.loc[mixtures, 'low'].min():.1f} points are excluded. {ranges} of {len(said)} ranges hold.",
+        f"{-found.loc[list(mixtures(PHOTOGRAPHS)), 'low'].min():.1f} points are excluded. {ranges} of "
+        f"{len(said)} ranges hold.",
+        "- **On a tree of 12, 76 and 200 labels one mixture may help, in one stage** (*exploratory*): *kind and type* "
+        f"has {shown(within(TREE, decides))} points against the kind, corrected for the study's {len(of_tree)}, so the "
+        f"kill criterion is not met; corrected for this page {shown(found.loc[f'tree, {decides}'])}. Finetuned, no "
+        f"mixture is significantly better than the best level (*{worded(best()).partition(' ')[0]}*): "
+        f"*{best_tuned.partition(', ')[2]}* has {shown(found.loc[best_tuned])}. "
+        f"{held} of {len(of_tree)} ranges hold.",
     )
     return "\n".join(textwrap.fill(one, 120, subsequent_indent="  ", break_on_hyphens=False) for one in simulated)
 
@@ -123,7 +171,7 @@ def answer() -> str:
 def _photographs(axes: Axes) -> None:
     """Draw errors on photographs less the class's, by the class's weight, with corrected intervals."""
     found = differences()
-    by = {predictions(PHOTOGRAPHS)[name]["arm"]: row for name, row in found.iterrows() if name not in SIMULATED}
+    by = {one["arm"]: found.loc[name] for name, one in predictions(PHOTOGRAPHS).items()}
     some = {w: by[arm] for arm, w in MIXTURES.items()}
     middle = [row["difference"] for row in some.values()]
     bars = [
@@ -149,9 +197,8 @@ def _photographs(axes: Axes) -> None:
 def drawing() -> None:
     """docs/images/weights_of_levels.svg: growth and hard errors of the simulation; errors on photographs."""
     panels = code_of(NAME).panels(Runs(simulated(NAME)))
-    more = [_photographs] if photographs() else []
-    note = draw.SPREAD + ("; photographs: corrected intervals" if more else "")
-    draw.draw(HERE.parent / "images", NAME, *panels, *more, height=2.8, width=3.3 * (2 + len(more)), note=note)
+    note = f"{draw.SPREAD}; photographs: corrected intervals"
+    draw.draw(HERE.parent / "images", NAME, *panels, _photographs, height=2.8, width=9.9, note=note)
 
 
 if __name__ == "__main__":
