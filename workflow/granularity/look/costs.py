@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Set
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from granularity.store.artifact import canonical_json
 from granularity.store.code import code_digest, packages
 from granularity.store.task import Task, make
 
+VERSION = 2  # of how trials are timed: what an earlier one recorded on this machine does not count
 STEP = {"cpu": 2e10, "cuda": 2e13}  # floating-point operations of a trial step, at most, roughly
 STEPS, LARGEST, SMALLEST = 4, 128, 4  # steps of a trial epoch; most and fewest images of a step
 GROUPS, KINDS = 4, 16  # classes of the two ranks of the trial images
@@ -175,7 +176,13 @@ class Costs:
 
     def _known(self, key: list, what: str, tried: Any, batch: int = 0) -> Cost | None:
         about = canonical_json(
-            [*key, machine(self.plan.config.device), lock.host(), packages("granularity.learning.encoders.open_clip")]
+            [
+                VERSION,
+                *key,
+                machine(self.plan.config.device),
+                lock.host(),
+                packages("granularity.learning.encoders.open_clip"),
+            ]
         )
         name = f"{hashlib.sha256(about.encode()).hexdigest()}.json"
         if name not in self._costs:
@@ -256,10 +263,9 @@ class Costs:
     def _network(self, job: Job) -> Any:
         return next(one for one in self.plan.networks if one.name == job.values["network"])
 
-    def _timed(self, many: int, batch: int, work: Any) -> Cost:
-        """Time a training: seconds per image from its steps, and once per network for everything else.
-
-        Networks that are not stacked take their steps one after another.
+    def _timed(self, many: int, images: int, work: Any) -> Cost:
+        """Time a training of `many` networks on `images` each, over all epochs: seconds per image from its steps, and
+        once per network for everything else. A stack takes each step once, other networks one after another.
         """
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -270,8 +276,7 @@ class Costs:
         finally:
             hook.remove()
         steps = statistics.median(later - earlier for earlier, later in itertools.pairwise(times)) * len(times)
-        epochs = len(times) // STEPS if many == 1 else FRESH["epochs"]
-        return Cost(max(0.0, self._clock() - began - steps) / many, steps / (many * epochs * STEPS * batch))
+        return Cost(max(0.0, self._clock() - began - steps) / many, steps / (many * images))
 
     def _clock(self) -> float:
         """Return CPU seconds, which other jobs do not affect; on a GPU, seconds of a wall clock."""
@@ -298,13 +303,16 @@ class Costs:
         return self._made("pretrain", f"pretrain-{batch}-{many}", options, seed, **given, hierarchy=labels)
 
     def _try_pretrain(self, job: Job, many: int, batch: int) -> Cost:
-        return self._timed(many, batch, lambda: self._pretrained(job, many, batch, self._seed))
+        return self._timed(
+            many, FRESH["epochs"] * STEPS * batch, lambda: self._pretrained(job, many, batch, self._seed)
+        )
 
     def _try_finetune(self, job: Job, many: int, batch: int) -> Cost:
         given = self._inputs(batch) | {"pretrain": self._pretrained(job, many, batch)}
         options = {**job.options, "recipe": {**job.options["recipe"], **FRESH, "batch_size": batch}}
         options |= {"runs": _runs(many, "-f0"), "keep": False, "from_epoch": None, "other_data": False}
-        return self._timed(many, batch, lambda: self._made("finetune", "finetune", options, self._seed, **given))
+        work = partial(self._made, "finetune", "finetune", options, self._seed, **given)
+        return self._timed(many, FRESH["epochs"] * STEPS * batch, work)
 
     def _try_measure(self, job: Job, many: int, batch: int) -> Cost:
         given = self._inputs(batch) | {"pretrain": self._pretrained(job, 2, batch)}
@@ -317,7 +325,7 @@ class Costs:
     def _try_encoder(self, job: Job, many: int, batch: int) -> Cost:
         options = {**job.options, "captions": {**job.options["captions"], "epochs": 1, "batch_size": batch}}
         given = {"samples": self._inputs(batch)["samples"]}
-        return self._timed(1, batch, lambda: self._made("encoder", "encoder", options, **given))
+        return self._timed(1, STEPS * batch, lambda: self._made("encoder", "encoder", options, **given))
 
     def _try_embed(self, job: Job, many: int, batch: int) -> Cost:
         import torch

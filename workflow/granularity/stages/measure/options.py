@@ -40,14 +40,14 @@ class Measure(Section):
                 raise ValueError(f"{key}: a value is given twice: {values}")
         try:
             self.resolved()
-            if "embedding" in (self.of or ()) and not self.takes_embeddings:
-                raise ValueError(f"of: {self.file} cannot measure the embedding; name networks, such as [backbones]")
         except GranularityError as error:
             raise ValueError(f"measure: {error}") from None
         except ValidationError as error:
             first = error.errors()[0]
             problem = str(first.get("ctx", {}).get("error", first["msg"]))
             raise ValueError(f"{'.'.join(['options', *map(str, first['loc'])])}: {problem}") from None
+        if "embedding" in (self.of or ()) and not self.takes_embeddings:
+            raise ValueError(f"of: {self.file} cannot measure the embedding; name networks, such as [backbones]")
         return self
 
     @property

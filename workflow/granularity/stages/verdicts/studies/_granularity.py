@@ -146,15 +146,12 @@ def t9(ours: Arms) -> Iterator[Claim]:
 def t2(ours: Arms) -> Iterator[Claim]:
     """V9; as in the paper, each arm is finetuned in several ways, and the best one counts."""
 
-    def level(arms: Arms, place: int) -> str:
-        return levels(arms)[place]
-
     found, paper = levels(ours), of.paper("T2")
     several = unmet((len(found) >= 2, f"{len(found)} WordNet levels or human ranks, needs 2"))
     untested = several or of.without(ours, ours.table.loc[found], "WordNet levels")
     as_many = of.against_baseline(ours, False)
-    yield from ask("V9 leaves", lambda arms: [minus(level(arms, -1), BASELINE)], ours, paper, untested, as_many)
-    yield from ask("V9 ends", lambda arms: [minus(level(arms, 0), level(arms, -1))], ours, paper, untested)
+    yield from ask("V9 leaves", lambda arms: [minus(levels(arms)[-1], BASELINE)], ours, paper, untested, as_many)
+    yield from ask("V9 ends", lambda arms: [minus(levels(arms)[0], levels(arms)[-1])], ours, paper, untested)
 
 
 def one_pass(ours: Arms) -> Iterator[Claim]:
