@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -146,3 +148,9 @@ class Site(Checkout):
         """The processes that train here."""
         here = [one for one in psutil.process_iter(["cwd", "cmdline"]) if one.info["cwd"] == str(self.folder)]
         return [one.pid for one in here if "granularity\0pretrain" in "\0".join(one.info["cmdline"] or ())]
+
+    def stop_trainer(self) -> int:
+        """Halt the one that trains here, so that it is not done too soon, on however fast a machine."""
+        (trainer,) = self.trainers()
+        os.kill(trainer, signal.SIGSTOP)
+        return trainer

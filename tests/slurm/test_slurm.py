@@ -129,8 +129,7 @@ def over_its_time_limit(sites: Sites) -> None:
     site.edit_needs("pretrain", "30, 2.0", "1, 0.0")
     site.edit_profile(lambda profile: profile["default-resources"].pop("slurm_extra"))
     site, driver, at = training(site)
-    (trainer,) = site.trainers()
-    os.kill(trainer, signal.SIGSTOP)  # so that it is not done in time, on however fast a machine
+    site.stop_trainer()
     site.wait_until(lambda: len(site.jobs()) == 2, "second attempt", driver)
     goes_on_from(site, driver, at)
     site.finish(driver)
@@ -145,8 +144,8 @@ def warned_before_its_time_limit(sites: Sites) -> None:
     driver = site.submit(TARGET, GRANULARITY_CHECKPOINT_SECONDS="3600")
     work = site.path(WORK)
     site.wait_until(lambda: list(work.glob("pretrain-*")), "training", driver)
-    (trainer,) = site.wait_until(site.trainers, "training", driver)
-    os.kill(trainer, signal.SIGSTOP)  # Slurm wakes it with its warning
+    site.wait_until(site.trainers, "training", driver)
+    trainer = site.stop_trainer()  # Slurm wakes it with its warning
     site.wait_until(lambda: trainer not in site.trainers(), "end of the job", driver)
     saved = list(work.glob("pretrain-*/*"))
     output = site.finish(driver)
@@ -177,6 +176,7 @@ def over_its_memory(sites: Sites) -> None:
 
 def cancelled(sites: Sites) -> None:
     site, driver, at = training(sites.before_training("cancelled"))
+    site.stop_trainer()  # Slurm wakes it to end it
     site.cluster.run("scancel", str(site.jobs()[0].number))
     site.wait_until(lambda: not site.trainers(), "end of the job", driver)
     goes_on_from(site, driver, at)
@@ -188,6 +188,7 @@ def cancelled(sites: Sites) -> None:
 def driver_interrupted(sites: Sites) -> None:
     """Control-C, and the command once more."""
     site, driver, at = training(sites.before_training("driver_interrupted"))
+    site.stop_trainer()  # Slurm wakes it to end it
     os.killpg(driver.pid, signal.SIGINT)
     site.finish(driver, code=1)
     site.wait_until(lambda: not site.trainers() and site.jobs()[0].state == "CANCELLED", "end of the job")
@@ -201,8 +202,7 @@ def driver_interrupted(sites: Sites) -> None:
 def driver_killed(sites: Sites) -> None:
     """Its job goes on, and the rerun starts the same one beside it."""
     site, driver, at = training(sites.before_training("driver_killed"))
-    (orphan,) = site.trainers()
-    os.kill(orphan, signal.SIGSTOP)  # until the other one works, on however fast a machine
+    orphan = site.stop_trainer()  # until the other one works
     os.killpg(driver.pid, signal.SIGKILL)
     driver.communicate()
     site.snakemake("--unlock", "--configfile", EXPERIMENT)
@@ -224,8 +224,7 @@ def node_lost(sites: Sites) -> None:
     site.edit_profile(lambda profile: profile["default-resources"].update(slurm_partition="spare"))
     site, driver, at = training(site)
     node = site.jobs()[0].node
-    (orphan,) = site.trainers()
-    os.kill(orphan, signal.SIGSTOP)
+    orphan = site.stop_trainer()
     try:
         site.cluster.lose_node(node)
         site.wait_until(lambda: len(site.trainers()) == 2, "second writer", driver)
