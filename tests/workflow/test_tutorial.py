@@ -17,6 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs/tutorial.md").read_text()
 STEPS = dict(enumerate(re.split(r"^\*\*\d\. ", PAGE, flags=re.MULTILINE)))
 FOLDERS = ("bird/heron", "bird/swan", "mammal/otter", "mammal/fox")
 FEW = {"epochs": 1, "warmup_epochs": 0.5}
+SMALL = {"layers": [1, 1, 0, 0], "channels": [8, 8, 8, 8]}
 
 
 def commands(step: int) -> list[list[str]]:
@@ -38,7 +39,7 @@ def test_every_step_works_as_printed(checkout, monkeypatch):
         says = yaml.safe_load(text.replace("  kmeans: [20]\n", f"  kmeans: [20]\n{more}"))
         # What costs minutes, and decides nothing of what the page says.
         says |= {"seeds": {"pretrain": 1}, "pretrain": FEW, "finetune": FEW, "pixels": says["pixels"] | {"size": 16}}
-        says["encoder"]["captions"]["epochs"] = 1
+        says["encoder"]["captions"]["epochs"], says["model"]["args"] = 1, SMALL
         Path("config/mine.yaml").write_text(yaml.safe_dump(says))
 
     def do(step: int) -> list[str]:
