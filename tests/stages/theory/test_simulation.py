@@ -1,6 +1,8 @@
 """Settings and arms that run alone; a measure out of the run table; figures of runs that diverged."""
 
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,11 @@ import pytest
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.stages import STAGES
 from granularity.stages.theory import figures, simulation
 from granularity.stages.theory.runs import at
+from granularity.store import lock, place
+from granularity.store.task import Task, make
 
 OWN = '''"""A world that trains nothing."""
 from granularity.stages.theory import engine
@@ -58,6 +63,21 @@ def test_an_arm_or_size_that_is_not_there_lists_those_that_are(own):
         simulation.simulate("own", {}, "cpu", ["small"], "paper")
     with pytest.raises(GranularityError, match="sizes = 3: unknown key; did you mean 'size'"):
         simulation.simulate("own", {"sizes": "3"}, "cpu", ["small"])
+
+
+def test_a_job_whose_code_is_edited_while_it_waits_makes_nothing(own, tmp_path, capsys):
+    """Its result would lie under the key of the code before."""
+    record, output = STAGES["theory"], tmp_path / "made/runs"
+    task = Task(record, output, record.model.model_validate({"world": "own"}))
+    store = place.store_of(output)
+    with lock.Lock(place.lock_file(store, "theory", task.key), "another"):
+        job = ThreadPoolExecutor(1).submit(make, task)
+        while "is making it; waiting" not in capsys.readouterr().err:
+            time.sleep(0.01)
+        (tmp_path / "own.py").write_text(OWN.replace("2.0 *", "3.0 *"))
+    with pytest.raises(GranularityError, match=r"own\.py: edited since this job started"):
+        job.result()
+    assert not output.exists() and not list(place.all_of(store))
 
 
 def test_at_picks_rows_and_keeps_diverged_runs_as_nan():

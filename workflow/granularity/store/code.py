@@ -106,6 +106,16 @@ def require_driver() -> None:
         )
 
 
+def require_unedited(*names: str) -> None:
+    """Raise GranularityError if the code of :func:`code_digest` was edited since: its result would have the old key."""
+    before = code_digest(*names)
+    code_digest.cache_clear()
+    _read.cache_clear()
+    if code_digest(*names) != before:
+        files = ", ".join(sorted(name for name in names if name.endswith(".py"))) or f"the code in {ROOT}"
+        raise GranularityError(f"{files}: edited since this job started; run the command again")
+
+
 def import_closure(*names: str) -> set[str]:
     """Return the scientific modules (and users' files) that names import, directly or not, also inside functions."""
     modules, todo = set(), list(names)

@@ -14,7 +14,7 @@ from granularity.base.progress import say
 from granularity.base.stage import Stage
 from granularity.store import lock, place, writer
 from granularity.store.artifact import ORIGIN, Artifact, key_of
-from granularity.store.code import RESULT_VERSION, code_digest, packages
+from granularity.store.code import RESULT_VERSION, code_digest, packages, require_unedited
 from granularity.store.writer import Writer
 
 
@@ -117,6 +117,7 @@ def make(task: Task) -> Artifact:
     while (artifact := find(task)) is None:
         # Imported only if there is something to compute: torch takes seconds.
         run = run or importlib.import_module(task.stage.module).run
+        require_unedited(*task.code)  # it may have waited for hours
         try:
             run(task)
         except lock.LostError as lost:
