@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +82,8 @@ def serve(listener: socket.socket) -> None:
     _kept = importlib.import_module("granularity.machine.torchvision_compat")  # or torchvision could not be imported
     for name in IMPORTED:
         importlib.import_module(name)
+    for finalizer in list(weakref.finalize._registry):
+        finalizer.atexit = False  # every process would take torch's tables of operators apart, in 0.1 s
     gc.freeze()  # collecting would copy all of it in every process
     while True:
         ready, _, _ = select.select([listener, sys.stdin], [], [])
