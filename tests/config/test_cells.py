@@ -7,9 +7,10 @@ import pytest
 
 from granularity.base.errors import GranularityError
 from granularity.config import files
-from granularity.config.cells import cells
+from granularity.config.cells import COLUMNS, cells
 from granularity.plan.graph import plans
-from granularity.stages.gather import predictions
+from granularity.stages.gather import predictions, tables
+from granularity.stages.report.comparisons import DIFFERENCE
 
 AXES = {"pretrain.lr": [0.1, 0.3], "conditions.0.train_size": [300, 600]}
 SMALL = {"name": "s", "conditions": [{"train_size": 300}], "label_spaces": {"random": [10]}}
@@ -43,6 +44,20 @@ def test_a_value_of_an_axis_may_set_several_keys():
     assert found[2].config.conditions[0].train_size == 300
 
 
+def test_no_axis_is_called_as_a_column_of_the_studys_tables():
+    assert {*tables.DTYPES, *tables.OF_ONE, *DIFFERENCE} <= {*COLUMNS}
+
+
+def test_power_is_of_draws_in_a_study_of_draws():
+    power = {"arm": "manual-digit", "smallest": 0.5, "spread": 0.4}  # 9 are enough
+    one = {"conditions": [{"train_size": 300, "primary": [power]}], "label_spaces": {"manual": ["digit"]}}
+    assert {
+        cell.config.conditions[0].primary[0].smallest for cell in made(**one, seeds={"draws": 9, "pretrain": 1})
+    } == {None}
+    with pytest.raises(GranularityError, match=r"finding 0\.5 points takes 9 draws, not 8; raise seeds\.draws"):
+        made(**one, seeds={"draws": 8, "pretrain": 32})
+
+
 MISTAKES = [
     ({"images": {"few": {"seeds.draws": 2}}}, {}, "axes.seeds.draws: belongs to the study as a whole"),
     ({"images": {"few": {"pretrain.lrr": 2}}}, {}, "axes: cell images-few: pretrain.lrr = 2: unknown key"),
@@ -53,6 +68,13 @@ MISTAKES = [
     ({"seeds.base": [1, 2]}, {"draws": 2}, "axes.seeds.base: seeds.draws = 2 sets base seeds itself"),
     ({"pretrain.batch_size": [4000]}, {}, "axes: cell batch_size-4000: pretrain.batch_size: 4000 is more than the 300"),
     ({"report.title": ["a b", "a-b"]}, {}, "axes: two cells would be named title-a-b"),
+    (
+        {"pretrain.lr": [0.1, 0.3], "schedule": {"short": {"pretrain": {"lr": 0.05}}, "long": {}}},
+        {},
+        "axes.schedule: sets pretrain, and the axis pretrain.lr sets pretrain.lr",
+    ),
+    ({"network": {"a": {}, "b": {}}}, {}, "axes.network: is a column of the study's tables; choose another name"),
+    ({"draw": {"a": {}, "b": {}}}, {}, "axes.draw: is a column of the study's tables"),
 ]
 
 

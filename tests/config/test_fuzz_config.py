@@ -189,6 +189,10 @@ CONTRADICTIONS = [
         "conditions.0.primary.0.arm: there is no label space 'manual-digit'",
         declared() | {"networks": [{"name": "once", "spaces": ["target"]}, {"name": "labels"}]},
     ),
+    (
+        "conditions.0.primary: concerns the first network, 'main', which no transfer finetunes",
+        declared() | {"networks": [{"name": "main"}, {"name": "side"}], "transfers": [{"name": "t", "of": ["side"]}]},
+    ),
     ("conditions.0.merged: there is no label space 'kmeans-7'", merging("kmeans-7")),
     (
         "conditions.0.merged: 'kmeans-10' does not hold the target",

@@ -18,7 +18,8 @@ def found() -> pd.DataFrame:
         error, labels = rng.normal(size=6), rng.normal(size=(3, 6))
         values = {"error": error, "ordered": np.exp(error), "noise": rng.normal(size=6)}
         values |= dict(zip(atlas.LABELS, labels, strict=True)) | {"sizes": -(labels[0] ** 3)}
-        rows += [(repetition, arm, key, one) for key, of in values.items() for arm, one in zip(ARMS, of, strict=True)]
+        name = f"results/{repetition}"
+        rows += [(name, arm, key, one) for key, of in values.items() for arm, one in zip(ARMS, of, strict=True)]
     return pd.DataFrame(rows, columns=["repetition", "arm", "key", "value"])
 
 
@@ -29,6 +30,14 @@ def test_differences_are_paired_and_corrected_for_all(found):
     row = made.loc[("noise", "b")]
     assert (row["low"], row["high"]) == pytest.approx((reach.low, reach.high))
     assert row["mean"] == pytest.approx(table["b"].mean()) and row["p"] >= told.pvalue
+
+
+def test_backbones_of_a_draw_count_as_one(found):
+    """They share images and labels, so as many of them as one likes make no draw more."""
+    folders = found.assign(repetition=found["repetition"].str.replace("results/", "draw-") + "/0")
+    again = folders.assign(repetition=folders["repetition"].str.replace("/0", "/1"))
+    for one in (folders, pd.concat([folders, again])):
+        pd.testing.assert_frame_equal(atlas.differences(one, ["noise"]), atlas.differences(found, ["noise"]))
 
 
 def test_what_orders_the_errors_predicts_them_and_what_follows_the_classes_is_found(found):

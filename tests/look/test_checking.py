@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 from granularity import cli
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.config import files
 from granularity.look import costs
+from granularity.plan import graph
 from granularity.store.artifact import Artifact
 from support import tiny_chain
 
@@ -119,6 +121,19 @@ def test_a_training_of_networks_one_after_another_costs_a_step_for_each(steps, m
 
     cost = costs.Costs.__new__(costs.Costs)._timed(12, 500, work)
     assert cost.each * 12 * 500 == steps and cost.once * 12 == 1
+
+
+def test_what_cells_share_costs_once():
+    values = {"name": "c", "seeds": {"pretrain": 4}, "axes": {"finetune.lr": [0.03, 0.1]}}
+    cells = [plan for plan in graph.plans(files.checked(values)) if not plan.cells]
+    kept, made, counted = set(), set(), []
+    for plan in cells:
+        found = costs.Costs(plan, {})
+        found._tried, found.start = lambda job: costs.Cost(1.0, 0.0), lambda stage: 0.0
+        counted.append({stage.name: stage.seconds for stage in found.stages(kept, made)})
+    first, second = counted
+    assert first["pretrain"] > 0 and first["measure"] > 0 and second["pretrain"] == second["measure"] == 0
+    assert first["finetune"] == second["finetune"] > 0
 
 
 def test_a_label_file_is_held_against_the_samples_that_are_there(tiny_results, tmp_path):

@@ -34,3 +34,23 @@ def test_coarser_labels_give_no_answer_and_means_over_pairs_stay_together():
     (found,) = tables.answers(table, table["space"], dict.fromkeys(cells, pd.DataFrame(arms)), cells)
     assert (found["space"], found["spaces"], found["better"]) == ("fine", 1, 0)
     assert found["answer"] != "yes"
+
+
+def test_what_is_finer_is_said_of_each_cell_and_a_yes_shows_what_is_significant():
+    """Five labels are finer than two classes, not than ten; the lowest mean may not be significant."""
+    cells = {f"{target}_draw-{draw}": {"target": target, "draw": draw} for target in (2, 10) for draw in range(5)}
+    reports, arms = {}, {}
+    for cell, values in cells.items():
+        wide = -2.0 + 4 * (values["draw"] - 2)
+        rows = [("5", wide), ("50", -1 - values["draw"] / 100)]
+        reports[cell] = pd.DataFrame([compared("finer", space, "target", one) for space, one in rows])
+        sizes = {"target": values["target"], "5": 5, "50": 50}
+        arms[cell] = pd.DataFrame(
+            {**LABEL, "space": space, "role": "arm", "granularity": size, "meaningless": False, "mean": 30.0}
+            for space, size in sizes.items()
+        )
+        arms[cell].loc[0, "role"] = "baseline"
+    table = tables.over_draws(reports, cells, "draw")
+    two, ten = tables.answers(table, table["space"], arms, cells)
+    for found, spaces in ((two, 2), (ten, 1)):
+        assert (found["answer"], found["space"], found["spaces"], found["better"]) == ("yes", "50", spaces, 1)

@@ -244,6 +244,19 @@ def test_what_was_declared_is_the_answer_whatever_else_is_found(monkeypatch, tmp
     assert "Declared before the run" in section and f"{found} of 0.40 between backbones in a pilot run." in section
 
 
+def test_what_was_declared_is_of_the_first_network_and_rows_name_whose_they_are(monkeypatch, tmp_path):
+    """Another network may be finetuned first; one without a baseline has that of the first."""
+    primary = [{"arm": "manual-digit"}]
+    over = {"conditions": [VERDICTS["conditions"][0] | {"primary": primary}], "name": "declared"}
+    over |= {"networks": [{"name": "main"}, {"name": "side", "spaces": ["manual-digit"]}]}
+    over |= {"transfers": [{"name": "quick", "of": ["side"]}, {"name": "full"}]}
+    _, output = make(monkeypatch, tmp_path, VERDICTS | over, effects={"manual": -3.0})
+    (row,) = comparisons(output).query("question == 'primary'").itertuples()
+    assert (row.network, row.transfer) == ("main", "full")
+    assert "manual-digit (head) (side)" in section_of(output, "questions")
+    assert "(main)" not in text_of(output)
+
+
 def test_labels_by_chance_are_no_answer(monkeypatch, tmp_path):
     """Random IDs that are better than the baseline say yes to nothing; what means something is no better than they."""
     effects = {"manual": -3.0, "random": -3.0, "kmeans": 0.0}

@@ -12,8 +12,8 @@ SCRATCH = [("once-16", 16, 40.0, "resnet18"), ("slow", 16, 45.0, "resnet18"), ("
 SCRATCH += [("other", 16, 10.0, "plain")]
 
 
-def judged(*errors: float, epochs: int = 16, **over) -> dict:
-    """M1 and M2 of finetuned networks with these errors, one per seed; those from scratch differ by 0.1 a seed."""
+def made(*errors: float, epochs: int = 16, **over) -> dict:
+    """Tables of finetuned networks with these errors, one per seed; those from scratch differ by 0.1 a seed."""
     runs = [(f"m{seed}", "masked", "mask", 48, math.nan, "resnet18", seed) for seed in range(len(errors))]
     for name, length, error, kind in SCRATCH:
         runs += [(f"{name}{n}", name, "target", length, error + n / 10, kind, n) for n in range(len(errors))]
@@ -23,8 +23,22 @@ def judged(*errors: float, epochs: int = 16, **over) -> dict:
     tuned = tuned.assign(val_error=errors, epoch=epochs, family="mask", transfer="classes", from_epoch=math.nan)
     found = {"pretrain": pretrained, "finetune": tuned.assign(**{"head_alone": False} | over)}
     tables = {f"{stage}/runs.parquet": table.drop(columns="epoch") for stage, table in found.items()}
-    tables |= {f"{stage}/history.parquet": table[["run_id", "epoch"]] for stage, table in found.items()}
-    return {claim.id: claim for claim in study.judge(tables)}
+    return tables | {f"{stage}/history.parquet": table[["run_id", "epoch"]] for stage, table in found.items()}
+
+
+def judged(*errors: float, **over) -> dict:
+    """M1 and M2 of them."""
+    return {claim.id: claim for claim in study.judge(made(*errors, **over))}
+
+
+def test_intervals_are_corrected_for_all_comparisons_of_a_claim():
+    """Here of two ways to finetune."""
+    tables = made(38.0, 38.2, 38.1)
+    for kind in ("runs", "history"):
+        table = tables[f"finetune/{kind}.parquet"]
+        again = table.assign(run_id=table["run_id"] + "again", **{"transfer": "more"} if kind == "runs" else {})
+        tables[f"finetune/{kind}.parquet"] = pd.concat([table, again])
+    assert [one.comparisons for one in study.judge(tables) if one.id == "M1"] == [2, 2]
 
 
 def test_the_papers_table_bears_its_claim():

@@ -13,13 +13,15 @@ Points = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Primary(Section):
-    """One comparison in a condition, for the first network and transfer."""
+    """One comparison in a condition, for the first network and the first transfer that finetunes it."""
 
     arm: str = Field(description="A label space.")
     against: str = Field("target", description="The label space that it is compared with.")
     smallest: Points | None = Field(None, description="The smallest difference to detect, in points of error.")
     spread: Points | None = Field(
-        None, description="Standard deviation of that difference between backbones, in points, from a pilot run."
+        None,
+        description="Standard deviation of that difference between backbones (in a study of draws: between draws), in "
+        "points, from a pilot run.",
     )
 
     @model_validator(mode="after")
@@ -29,7 +31,7 @@ class Primary(Section):
         return self
 
     def backbones(self, comparisons: int) -> int | None:
-        """Return how many backbones detect `smallest` with 90 % power (Guenther 1981), corrected; or None."""
+        """Return how many backbones or draws detect `smallest` with 90 % power (Guenther 1981), corrected; or None."""
         if self.smallest is None or self.spread is None:
             return None
         level = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / comparisons)

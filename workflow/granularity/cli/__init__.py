@@ -334,13 +334,14 @@ def config_check(files: Files) -> None:
     all_plans, contents = _plans(files, inputs=False), config_files.read(*files)
     from granularity.look import checking
 
+    study = all_plans[-1].config
     all_plans = [plan for plan in all_plans if not plan.cells]
     missing, built = list(config_files.missing_paths(all_plans[0].config)), []
     for plan in all_plans:
         complaints, networks = checking.check(plan)
         config_files.refuse([line for line in complaints if line.partition(":")[0] not in dict(missing)], contents)
         built.append(networks)
-    _show(checking.describe(all_plans, contents, built))
+    _show(checking.describe(study, all_plans, contents, built))
     config_files.refuse(map(": ".join, missing), contents)
 
 

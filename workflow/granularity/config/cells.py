@@ -12,6 +12,11 @@ from granularity.config import files
 from granularity.config.options import Config
 
 OWN = ("name", "axes", "predictions", "studies", "seeds.draws", "extensions")  # keys of the study as a whole
+# Columns of a study's tables, beside the axes.
+COLUMNS = {"answer", "baseline_mean", "better", "comparisons", "condition", "difference", "draw", "draws", "epoch"}
+COLUMNS |= {"error", "family", "finetune_seed", "granularity", "high", "holds", "key", "label", "low", "measure"}
+COLUMNS |= {"network", "other", "pairs", "parent", "pretrain_seed", "question", "run", "space", "spaces", "split"}
+COLUMNS |= {"stage", "standing", "transfer", "value"}
 
 
 class Cell(NamedTuple):
@@ -47,6 +52,9 @@ def cells(config: Config) -> list[Cell]:
                 words.append(f"draw-{draw}")
                 base = (values.get("seeds") or {}).get("base", config.seeds.base)
                 values["seeds"] = {**values["seeds"], "draws": 1, "base": base + draw}
+                if config.report.unit == "draw":  # then power is that of the study, not of a cell's backbones
+                    for one in (one for entry in values.get("conditions") or () for one in entry.get("primary") or ()):
+                        one |= dict.fromkeys(("smallest", "spread"))
             cell = "_".join(words)
             if cell in by_name:
                 raise GranularityError(f"axes: two cells would be named {cell}; give the values different names")
@@ -59,8 +67,18 @@ def cells(config: Config) -> list[Cell]:
 
 
 def _complaints(config: Config) -> Iterator[str]:
+    keys_of = {
+        axis: {axis} if isinstance(values, list) else set().union(*values.values())
+        for axis, values in config.axes.items()
+    }
+    for (one, keys), (other, others) in itertools.combinations(keys_of.items(), 2):
+        for key, another in itertools.product(sorted(keys), sorted(others)):
+            if all(part == its for part, its in zip(place(key), place(another), strict=False)):
+                yield f"{other}: sets {another}, and the axis {one} sets {key}"
     for axis, values in config.axes.items():
-        keys = {axis} if isinstance(values, list) else set().union(*values.values())
+        keys = keys_of[axis]
+        if axis in COLUMNS:
+            yield f"{axis}: is a column of the study's tables; choose another name"
         for key in sorted(keys & set(OWN)):
             yield f"{key}: belongs to the study as a whole and cannot be an axis"
         if isinstance(values, list) and any(one in values[:i] for i, one in enumerate(values)):

@@ -261,15 +261,23 @@ def _of_encoder(config: Any, made: Iterable[Space]) -> Iterator[str]:
 def _of_primary(config: Any, made: list[str]) -> Iterator[str]:
     comparisons, first = sum(len(condition.primary) for condition in config.conditions), networks(config)[0]
     own = [name for name in made if first.spaces is None or name in first.spaces]
+    finetuned = any(transfer.finetunes(first) for transfer in transfers(config))
+    draws = config.seeds.draws if config.report.unit == "draw" else 1  # the unit of a study's intervals
     for i, condition in enumerate(config.conditions):
         asked = [name for name in own if condition.spaces is None or name in (TARGET, *condition.spaces)]
         backbones = condition.backbones or config.seeds.pretrain
+        if condition.primary and not finetuned:
+            yield f"conditions.{i}.primary: concerns the first network, '{first.name}', which no transfer finetunes"
         for j, one in enumerate(condition.primary):
             for key in ("arm", "against"):
                 yield from _unknown(f"conditions.{i}.primary.{j}.{key}", [getattr(one, key)], "label space", asked)
-            if (needed := one.backbones(comparisons)) is not None and backbones < needed:
-                what = f"finding {one.smallest} points takes {needed} backbones per label space, not {backbones}"
-                yield f"conditions.{i}.primary.{j}.smallest: {what}; raise conditions.{i}.backbones"
+            if (needed := one.backbones(comparisons)) is None:
+                continue
+            what = f"conditions.{i}.primary.{j}.smallest: finding {one.smallest} points takes {needed}"
+            if draws > 1 and draws < needed:
+                yield f"{what} draws, not {draws}; raise seeds.draws"
+            elif draws == 1 and backbones < needed:
+                yield f"{what} backbones per label space, not {backbones}; raise conditions.{i}.backbones"
 
 
 def _of_merged(config: Any, made: Iterable[Space]) -> Iterator[str]:

@@ -104,14 +104,21 @@ def _of_labels(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def tables(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return for each key a table with a row per repetition and a column per arm."""
-    return {key: part.pivot(index="repetition", columns="arm", values="value") for key, part in found.groupby("key")}
+    """Return for each key a table with a column per arm, and a row per unit: a backbone or, of several folders, the
+    mean over a folder's backbones, because these share images and labels.
+    """
+    folder = found["repetition"].str.rpartition("/")[0]
+    found = found.assign(unit=folder if folder.nunique() > 1 else found["repetition"])
+    return {
+        key: part.pivot_table("value", "unit", "arm", aggfunc="mean", sort=False) for key, part in found.groupby("key")
+    }
 
 
 def differences(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
     """Return each arm's differences from the target; intervals jointly hold over all keys and arms (Bonferroni).
 
-    Index: key, arm. Columns: `mean` (of the arm), `difference`, `low`, `high`, `p` (Holm's), `backbones`.
+    Index: key, arm. Columns: `mean` (of the arm), `difference`, `low`, `high`, `p` (Holm's), `units` (see
+    :func:`tables`).
     """
     by_key, rows = tables(found), {}
     sizes = by_key["G"].mean().sort_values() if "G" in by_key else pd.Series(dtype=float)
@@ -126,19 +133,19 @@ def differences(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
 
 
 def relations(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
-    """Relate each key to the error after finetuning and to the labels, by ranks over arms within each repetition.
+    """Relate each key to the error after finetuning and to the labels, by ranks over arms within each unit.
 
     Index: key, `with`. For the error: Spearman's correlation. For G, `learnt`, `meaning`: coefficients of a regression
-    of the key's ranks on the ranks of these three, all standardised. `difference` is the mean over repetitions, with
-    intervals as in :func:`differences`, for these arms only. A repetition needs five arms.
+    of the key's ranks on the ranks of these three, all standardised. `difference` is the mean over units, with
+    intervals as in :func:`differences`, for these arms only. A unit needs five arms.
     """
     by_key, rows = tables(found), {}
     for key in keys:
-        for repetition, values in by_key[key].iterrows():
-            ended = pd.concat([values, by_key[ENDS].loc[repetition]], axis=1).dropna() if ENDS in by_key else []
+        for unit, values in by_key[key].iterrows():
+            ended = pd.concat([values, by_key[ENDS].loc[unit]], axis=1).dropna() if ENDS in by_key else []
             if len(ended) >= 5:
                 rows.setdefault((key, ENDS), []).append(stats.spearmanr(*ended.to_numpy().T).statistic)
-            known = [by_key[item].loc[repetition] for item in LABELS if item in by_key]
+            known = [by_key[item].loc[unit] for item in LABELS if item in by_key]
             about = pd.concat([values, *known], axis=1).dropna()
             if len(known) == len(LABELS) and len(about) >= 5 and about.nunique().min() > 1:
                 ranks = stats.zscore(about.rank().to_numpy())
@@ -157,7 +164,7 @@ def _judged(made: pd.DataFrame) -> pd.DataFrame:
     return (
         made.join(reach)
         .assign(p=holm([p_value(*one) for one in numbers]))
-        .rename(columns={"pairs": "backbones"})
+        .rename(columns={"pairs": "units"})
         .drop(columns="error")
     )
 
@@ -218,7 +225,10 @@ def write(folders: Sequence[Path], to: Path, keys: Sequence[str] = (), split: st
         drawn = picture(difference_table)
         place.inside(to, f"{condition}.svg", "--to").write_text(drawn, encoding="utf-8")
         words = "Figure: differences from the target, as shares of the largest in the row. Tables: means over"
-        words += " backbones, and rank correlations over arms within repetitions. Crosses and stars: significantly"
+        words += (
+            " backbones, and rank correlations over arms. Intervals are over backbones or, of several folders, over"
+        )
+        words += " the folders' means. Crosses and stars: significantly"
         words += " different from the target, or from zero, corrected for all numbers of the table."
         grids = (gridded(starred(difference_table, "mean")), gridded(starred(relation_table, "difference")))
         plain = [item.rename_axis(index=None, columns=None).to_html(na_rep="", border=0) for item in grids]

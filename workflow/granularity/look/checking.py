@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.config.files import Found, setter
+from granularity.config.options import Config
 from granularity.learning.options import Augment, Model, Recipe
 from granularity.look.costs import BACKWARD, Costs, Kept, Stage, cores
 from granularity.look.inspection import is_current
@@ -218,8 +219,14 @@ def _line(error: BaseException) -> str:
 # ---------------------------------------------------------------- the plan
 
 
-def remarks(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
-    """Yield possible mistakes in a configuration and, once they are made, in its sample tables."""
+def remarks(study: Config, plan: Plan, built: dict[str, Built]) -> Iterator[str]:
+    """Yield possible mistakes in a configuration and, once they are made, in its sample tables; of a study, in those of
+    a cell's plan.
+    """
+    draws = study.seeds.draws if study.report.unit == "draw" else 1
+    few = f"with fewer than {FEW}, few differences can be significant"
+    if 1 < draws < FEW:
+        yield f"seeds.draws: {draws} draws; {few}"
     samples = plan.config.samples
     if samples.target == samples.ranks[-1]:
         yield f"samples.target: '{samples.target}' is the finest rank; no human labels are finer than the target"
@@ -237,9 +244,9 @@ def remarks(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
             remark = f"at {side} px {detail.blind} of {detail.convolutions} convolutions see a single pixel"
             yield f"{network.name}: {remark}; raise pixels.size, or choose a network that shrinks images less"
     for condition in plan.conditions:
-        if condition.spaces and condition.backbones < FEW:
-            remark = f"{condition.backbones} backbones per label space; with fewer than {FEW}, few differences can be"
-            yield f"{condition.name}: {remark} significant (seeds.pretrain, conditions.backbones)"
+        if condition.spaces and draws == 1 and condition.backbones < FEW:
+            remark = f"{condition.backbones} backbones per label space; {few}"
+            yield f"{condition.name}: {remark} (seeds.pretrain, conditions.backbones)"
         summary = plan.summary(condition)
         findings = ", ".join(f"{count} {name}" for name, count in summary.get("findings", {}).items())
         yield from (f"{condition.name}: {detail}" for detail in summary.get("remarks", ()))
@@ -248,10 +255,10 @@ def remarks(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
             yield f"{condition.name}: {findings}; see granularity inspect {plan.folder(job)}/findings.parquet"
 
 
-def describe(plans: Sequence[Plan], found: Found, built: Sequence[dict[str, Built]]) -> str:
+def describe(study: Config, plans: Sequence[Plan], found: Found, built: Sequence[dict[str, Built]]) -> str:
     """Describe the label spaces and their origins, the trainings to make and those already there, and their cost.
 
-    For a study: the label spaces and trainings of the first cell, and the cost of all cells.
+    For a study, whose cells' `plans` are given: the label spaces and trainings of the first cell, and the cost of all.
     """
     plan, lines = plans[0], [f"{plans[0].config.name}: {plans[0].root}"]
     if len(plans) > 1:
@@ -272,7 +279,7 @@ def describe(plans: Sequence[Plan], found: Found, built: Sequence[dict[str, Buil
     rows = [["", "trainings", "in all", "there", "to make", "FLOP", "time"]]
     rows += _trainings(plan, built[0], kept, costs[0])
     lines += ["", *tables_of(rows, 2), "", *_cost(costs, kept), "", *textwrap.wrap(LEGEND, WIDTH)]
-    if noted := [f"- {line}" for line in remarks(plan, built[0])]:
+    if noted := [f"- {line}" for line in remarks(study, plan, built[0])]:
         lines += ["", "Please check:", *fitted(noted)]
     return "\n".join(lines)
 
@@ -291,7 +298,8 @@ def _flops(built: dict[str, Built]) -> dict[str, float]:
 
 def _cost(costs: Sequence[Costs], kept: set[Kept]) -> Iterator[str]:
     """Yield lines with the cost of what is still to make, by stage and in total."""
-    cell_stages = [stage for cell_costs in costs for stage in cell_costs.stages(kept)]
+    kept, made = set(kept), set()
+    cell_stages = [stage for cell_costs in costs for stage in cell_costs.stages(kept, made)]
     stages = []
     for name in dict.fromkeys(stage.name for stage in cell_stages):
         times = [stage.seconds for stage in cell_stages if stage.name == name]

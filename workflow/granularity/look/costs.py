@@ -80,25 +80,32 @@ class Costs:
         self.device = "cuda" if "gpu" in machine(plan.config.device) else "cpu"
         self._costs: dict[str, Cost | None] = {}
         self._counted: dict[str, dict[str, int]] = {}
+        self._identities: dict[int, str] = {}  # by the id of a job
         self._made_of: dict[int, dict[str, Path]] = {}  # by the number of images of a step
         self._own = ""  # subfolder of a process that runs beside this one
 
-    def stages(self, kept: Set[Kept]) -> Iterator[Stage]:
-        """Yield what is left to make of each stage; `kept` are the results of trainings in the store."""
+    def stages(self, kept: set[Kept], made: set[str]) -> Iterator[Stage]:
+        """Yield what is left to make of each stage; `kept` are the results of trainings in the store.
+
+        Adds what it counts to `kept` and `made`, so that the jobs of other cells that want the same only start.
+        """
         results = Results(self.plan)
         for name in STAGES:
             jobs = [job for job in self.plan.jobs(name) if "condition" in job.values and not _there(results, job)]
-            found = [self._job(job, kept) for job in jobs]
+            found = [self._job(job, kept, made) for job in jobs]
             if jobs:
                 yield Stage(name, len(jobs), None if None in found else sum(found) + len(jobs) * self.start(name))
 
     def missing(self, job: Job, kept: Set[Kept]) -> int:
         """Return how many trainings of a job lack the results that it wants: an epoch, or its weights."""
+        return sum(not wanted <= kept for wanted in self._wanted(job))
+
+    def _wanted(self, job: Job) -> Iterator[set[Kept]]:
         options = self.plan.options(job)
         last, weights = options.recipe.epochs, options.keep is not False  # pretraining always keeps its last weights
         epochs = {last, *(options.keep if job.stage == "pretrain" else ())}
-        ids = [Run.parse(name).id for name in options.runs]
-        return sum(any(Kept(run, epoch, weights) not in kept for epoch in epochs) for run in ids)
+        for name in options.runs:
+            yield {Kept(Run.parse(name).id, epoch, weights) for epoch in epochs}
 
     def training(self, job: Job, data: ConditionPlan) -> float | None:
         """Return the seconds of one training of a job on the images of a condition."""
@@ -121,22 +128,34 @@ class Costs:
         cost = self._known(["start", like], f"the start of a job ({like})", tried)
         return cost.once if cost else 0.0
 
-    def _job(self, job: Job, kept: Set[Kept]) -> float | None:
-        """Return the seconds of a job after its start."""
+    def _job(self, job: Job, kept: set[Kept], made: set[str]) -> float | None:
+        """Return the seconds of a job after its start; add it to `kept` and `made`."""
         condition = self.plan.condition(job.values["condition"])
         if job.stage in ("pretrain", "finetune"):
             missing = self.missing(job, kept)
+            kept |= set().union(*self._wanted(job))
             (samples,) = job.inputs["samples"]
             seconds = self.training(job, self.plan.condition(samples.values["condition"])) if missing else 0.0
             return None if seconds is None else missing * seconds
         if job.stage not in ("encoder", "embed", "measure") or job.passes == 0:
             return 0.0
+        if (same := self._identity(job)) in made:
+            return 0.0
+        made.add(same)
         images = self._images(condition, *(["train"] if job.stage == "encoder" else []))
         cost = self._tried(job) if images else None
         if cost is None:
             return None
         passes = {"embed": 1, "measure": len(job.options.get("runs", ()))}
         return cost.once + cost.each * images * passes.get(job.stage, self.plan.config.encoder.captions.epochs)
+
+    def _identity(self, job: Job) -> str:
+        """Return a hash of what decides a job's result, inputs included, but its code."""
+        if id(job) not in self._identities:
+            inputs = {role: [self._identity(one) for one in jobs] for role, jobs in job.inputs.items()}
+            about = canonical_json([job.stage, dict(job.options), self.plan.config.seeds.base, inputs])
+            self._identities[id(job)] = hashlib.sha256(about.encode()).hexdigest()
+        return self._identities[id(job)]
 
     def counted(self, condition: ConditionPlan) -> dict[str, int]:
         """Return the number of images of each split; empty if the sample table is missing or outdated."""

@@ -77,11 +77,12 @@ def answers(
     cells: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
     """Return the answer for each combination of the axes and baseline, from comparisons of :func:`over_draws`, whose
-    label spaces are `spaces`; only those finer than the target count, as in a report.
+    label spaces are `spaces`; only those finer than their cell's target count, as in a report.
 
     `results`: by cell, the report's table of arms. A row has the axes; `answer`, a key of
     :data:`granularity.stages.report.comparisons.ANSWERS`; the number of `spaces`, and of those that are `better`; and
-    the comparison behind it: the first declared one, or without any that with the lowest difference.
+    the comparison behind it: the first declared one, or without any that with the lowest difference, of those that are
+    better if any is.
     """
     axes = [name for name in next(iter(cells.values())) if name != "draw"]
     arms = pd.concat([table.assign(**_words(cells[cell])) for cell, table in results.items()], ignore_index=True)
@@ -89,14 +90,16 @@ def answers(
     declared = (compared["question"] == "primary").any()
     asked = compared[compared["question"] == ("primary" if declared else "finer")].join(means, on=[*axes, "label"])
     if not declared:
-        keys = ["label", "network", "space"]
-        fine = pd.concat([finer(table) for table in results.values()]).set_index(keys).index
+        keys = [*axes, "label", "network", "space"]
+        fine = pd.concat([finer(table).assign(**_words(cells[cell])) for cell, table in results.items()])
+        fine = fine.set_index(keys).index
         asked = asked[asked.assign(space=spaces[asked.index]).set_index(keys).index.isin(fine)]
     rows = []
     for _, found in asked.groupby([*axes, "label"], sort=False):
         shown = found.iloc[:1] if declared else found.sort_values("difference", kind="stable")
-        better = int((found["standing"] == "better").sum())
-        rows.append({**shown.iloc[0], "answer": answer(shown), "spaces": len(found), "better": better})
+        reply, better = answer(shown), found["standing"] == "better"
+        behind = shown[better[shown.index]] if reply == "yes" else shown
+        rows.append({**behind.iloc[0], "answer": reply, "spaces": len(found), "better": int(better.sum())})
     return rows
 
 

@@ -192,7 +192,8 @@ def panels(conditions: list[ConditionResults]) -> list[Panel]:
 def compare(panels: list[Panel], declared: Mapping[str, Sequence[Primary]]) -> pd.DataFrame:
     """Return one row per comparison, with differences in percentage points of error; below zero is better.
 
-    `declared`: each condition's primary comparisons, which concern its first network and transfer.
+    `declared`: each condition's primary comparisons, which concern its first network in the first transfer that
+    finetunes it.
 
     Columns: `question`, a key of `QUESTIONS`; `label`, `network`, `transfer` and `space`, what is compared; `other`,
     with what (for `meaning`: `space` is null, and `other` the number of pairs); `holds`, a key of `HOLDS` for a
@@ -203,8 +204,12 @@ def compare(panels: list[Panel], declared: Mapping[str, Sequence[Primary]]) -> p
     """
     columns = ["question", "label", "network", "transfer", "space", "other", "holds", "repeats"]
     planned = dict.fromkeys(("smallest", "spread", "planned"), float)
-    first = {panel.condition.name: panel for panel in reversed(panels)}
-    rows = [row for name, asked in declared.items() if name in first for row in _declared(first[name], asked)]
+    rows, done = [], set()
+    for panel in panels:
+        condition, network = panel.condition.name, next(iter(panel.condition.models))
+        if network in panel.networks and condition not in done:
+            done.add(condition)
+            rows += _declared(panel, network, declared.get(condition, ()))
     table = with_intervals([*rows, *(row for panel in panels for row in _of_panel(panel))], [*columns, *planned])
     verdicts = [standing(*row) for row in zip(table["low"], table["high"], strict=True)]
     return table.astype(planned).assign(standing=verdicts)
@@ -219,10 +224,9 @@ def with_intervals(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFra
     return table.join(pd.DataFrame(ends, columns=["low", "high"], index=table.index, dtype=float))
 
 
-def _declared(panel: Panel, asked: Sequence[Primary]) -> Iterator[dict[str, Any]]:
-    first = panel.networks[0]  # not the one whose baseline it shares
-    errors, named = panel.errors.loc[first], {"question": "primary", "label": panel.label}
-    named |= {"network": first, "transfer": panel.transfer}
+def _declared(panel: Panel, network: str, asked: Sequence[Primary]) -> Iterator[dict[str, Any]]:
+    errors, named = panel.errors.loc[network], {"question": "primary", "label": panel.label}
+    named |= {"network": network, "transfer": panel.transfer}
     for primary in asked:
         difference = paired(errors.loc[primary.arm], errors.loc[primary.against])
         planned = {"smallest": primary.smallest, "spread": primary.spread, "planned": primary.backbones(len(asked))}

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.stages.report import template
+from granularity.stages.report import template, words
 from granularity.stages.report.drawing import PAPER
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.pages import HERE, environment
@@ -34,6 +34,10 @@ def run(task: Task) -> None:
     for twice in (file for file, number in files.items() if number > 1):
         raise GranularityError(f"report: two sections write {twice}; rename it in yours")
     pages = environment(HERE)
+    lenders = (
+        {} if loaded.results.empty else dict(zip(loaded.results["label"], loaded.results["baseline"], strict=True))
+    )
+    pages.globals["of"] = lambda row: words.borrowing(row, lenders)
     csv = {name: table.to_csv(index=False) for part in parts.values() for name, table in part.tables.items()}
     small = {name: text.encode() for name, text in csv.items() if len(text) <= LARGEST}
     pages.globals["csv"] = {name: base64.b64encode(text).decode() for name, text in small.items()}

@@ -2,7 +2,7 @@
 
 import functools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -39,6 +39,12 @@ def interval(low: float, high: float, none: str = "–") -> str:
 def share(value: float | None) -> str:
     """Format a share as a percentage."""
     return "–" if pd.isna(value) else f"{100 * value:.1f} %"
+
+
+def borrowing(row: Mapping[str, Any], lenders: Mapping[str, Any]) -> str:
+    """Return a row's network as ` (NETWORK)` if its baseline is another network's, by `label`; else nothing."""
+    lender = lenders.get(row["label"])
+    return f" ({row['network']})" if isinstance(lender, str) and row["network"] != lender else ""
 
 
 def less(difference: float) -> str:

@@ -161,7 +161,7 @@ def against_baseline(arms: Arms, chance: bool) -> int:
 
 def corrected(claims: Iterable[Claim]) -> list[Claim]:
     """Correct intervals, and counts of intervals, jointly with all others of the same id (Bonferroni)."""
-    all_claims = list(claims)
+    all_claims = [replace(claim, estimate=claim.estimate or _of_values(claim)) for claim in claims]
     flags = [claim.estimate is not None and not math.isnan(claim.estimate.error) for claim in all_claims]
     counts: Counter[str] = Counter()
     for claim, has in zip(all_claims, flags, strict=True):
@@ -175,6 +175,12 @@ def corrected(claims: Iterable[Claim]) -> list[Claim]:
         return replace(claim, values=[claim.recount(counts[claim.id])]) if claim.recount else claim
 
     return [of_all(claim) if has else recounted(claim) for claim, has in zip(all_claims, flags, strict=True)]
+
+
+def _of_values(claim: Claim) -> statistics.Difference | None:
+    """Return the mean of a claim's paired differences, if it is judged by their interval."""
+    judged = claim.judged == "interval" and len(claim.values) and not claim.untested
+    return statistics.mean_of(claim.values) if judged else None
 
 
 # ---------------------------------------------------------------- printed tables

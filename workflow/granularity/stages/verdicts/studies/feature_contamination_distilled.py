@@ -14,7 +14,7 @@ import numpy as np
 
 from granularity.claims import preregistered, published
 from granularity.claims.claim import ABOVE_ZERO, Claim, unmet
-from granularity.stages.verdicts.arms import Frame, Tables
+from granularity.stages.verdicts.arms import Frame, Tables, corrected
 
 READS = ("measure/values.parquet", "measure/runs.parquet")
 COLUMNS = ("condition", "target", "source", "run", "key", "split", "value", "draw")
@@ -40,8 +40,12 @@ class Pair:
     resnet: bool = False  # whether they are ResNets on ImageNet, as D2 requires
 
 
-def judge(tables: Tables) -> Iterator[Claim]:
+def judge(tables: Tables) -> list[Claim]:
     """Judge D1 to D3 for each condition and network."""
+    return corrected(_judged(tables))
+
+
+def _judged(tables: Tables) -> Iterator[Claim]:
     about = tables["samples"].set_index("condition")
     targets, sources = about["target"].to_dict(), about["source"].to_dict()
     errors = _at_the_end(*(tables[read] for read in READS))

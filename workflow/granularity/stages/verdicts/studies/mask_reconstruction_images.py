@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from granularity.claims import preregistered, published
 from granularity.claims.claim import Claim, unmet
-from granularity.stages.verdicts.arms import BASELINE, Frame, Tables
+from granularity.stages.verdicts.arms import BASELINE, Frame, Tables, corrected
 
 READS = ("pretrain/runs.parquet", "pretrain/history.parquet", "finetune/runs.parquet", "finetune/history.parquet")
 COLUMNS = ("condition", "run_id", "parent", "network", "architecture", "family", "transfer", "head_alone")
@@ -18,7 +18,11 @@ WORDS = preregistered.words("mask_reconstruction_images")
 SINGLE = -1.0  # points, in place of the spread in a table that gives no number of runs
 
 
-def judge(tables: Tables) -> Iterator[Claim]:
+def judge(tables: Tables) -> list[Claim]:
+    return corrected(_judged(tables))
+
+
+def _judged(tables: Tables) -> Iterator[Claim]:
     pretrained, tuned = (_with_epochs(tables, stage) for stage in ("pretrain", "finetune"))
     columns = ["condition", "run_id", "epochs", "architecture"]
     parents = pretrained[columns].add_prefix("parent_").drop_duplicates("parent_run_id")

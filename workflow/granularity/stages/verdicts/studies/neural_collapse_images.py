@@ -12,7 +12,7 @@ import numpy as np
 
 from granularity.claims import preregistered
 from granularity.claims.claim import Claim, unmet
-from granularity.stages.verdicts.arms import BASELINE, Frame, Tables
+from granularity.stages.verdicts.arms import BASELINE, Frame, Tables, corrected
 
 READS = ("measure/values.parquet", "measure/runs.parquet")
 COLUMNS = ("condition", "target", "run", "network", "space", "family", "pretrain_seed")
@@ -23,7 +23,11 @@ FITTED = 1.0  # percent of training error; above it nothing is tested
 EARLY = {"A1-nc1": ("nc1", 10), "A1-nc2": ("nc2", 1)}  # the epochs that the end is compared with
 
 
-def judge(tables: Tables) -> Iterator[Claim]:
+def judge(tables: Tables) -> list[Claim]:
+    return corrected(_judged(tables))
+
+
+def _judged(tables: Tables) -> Iterator[Claim]:
     targets = tables["samples"].set_index("condition")["target"].to_dict()
     values, runs = (tables[read] for read in READS)
     table = values.merge(runs, on=["condition", "run"], suffixes=("", "_of"))
