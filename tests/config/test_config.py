@@ -161,6 +161,17 @@ def test_what_comes_with_the_workflow_is_found_from_any_folder_and_ids_are_the_s
     assert planned() == here and here[0] == {ROOT / samples["taxonomy"], ROOT / "config/encoders/digits-tiny.json"}
 
 
+def test_arguments_of_an_optimiser_or_a_policy_are_inherited_whole():
+    """Those of one may be unknown to another."""
+    pretrain = {"optimizer": "adamw", "optimizer_args": {"betas": [0.9, 0.95], "eps": 1e-6}}
+    pretrain["augment"] = {"policy": "RandAugment", "policy_args": {"magnitude": 5}}
+    found = files.validate({"name": "n", "pretrain": pretrain, "finetune": {"epochs": 12}}).finetune
+    assert (found.optimizer_args, found.augment.policy_args) == (pretrain["optimizer_args"], {"magnitude": 5})
+    own = {"optimizer": "sgd", "optimizer_args": {}, "augment": {"policy": None, "policy_args": {}}}
+    found = files.validate({"name": "n", "pretrain": pretrain, "finetune": own}).finetune
+    assert (found.optimizer_args, found.augment.policy_args, found.lr) == ({}, {}, 0.3)
+
+
 def test_an_id_does_not_depend_on_names_or_neighbours():
     """Equal ids are equal results, whatever the configuration is called and whatever stands beside a run."""
     before = ids()

@@ -221,6 +221,10 @@ CONTRADICTIONS = [
         {"jobs": {"processes": 2}, "finetune": {"compile": True}},
     ),
     ("pretrain.warmup_epochs: 2.4 are more than epochs = 2; lower", {"pretrain": {"epochs": 2}}),
+    (
+        "finetune.hold_epochs: 9 and warmup_epochs = 2.4 are more than epochs = 10",
+        {"pretrain": {"hold_epochs": 9}, "finetune": {"epochs": 10}},
+    ),
     ('pretrain.augment.policy = "RandomErasin"', {"pretrain": {"augment": {"policy": "RandomErasin"}}}),
     ("pretrain.final_lr: 1.0 is more", {"pretrain": {"final_lr": 1.0}}),
     ("finetune.nesterov: needs", {"finetune": {"nesterov": True, "optimizer": "adam"}}),

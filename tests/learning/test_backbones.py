@@ -174,14 +174,17 @@ def test_a_frozen_backbone_stays_as_it_is_and_its_head_learns(one, tmp_path, fin
     assert history.iloc[-1] < 0.95 * history.iloc[0]
 
 
+ATTENTION = {"img_size": 8, "patch_size": 4, "depth": 1}
+
+
 @pytest.mark.parametrize(
     ("name", "with_dropout", "without"),
     [
         ("resnet18", {**TINY, "drop_rate": 0.5}, TINY),
         (
             "vit_tiny_patch16_224",
-            {"img_size": 8, "patch_size": 4, "depth": 1, "pos_drop_rate": 0.5, "proj_drop_rate": 0.5},
-            {"img_size": 8, "patch_size": 4, "depth": 1},
+            {**ATTENTION, "pos_drop_rate": 0.5, "proj_drop_rate": 0.5, "drop_path_rate": 0.5, "patch_drop_rate": 0.5},
+            ATTENTION,
         ),
     ],
 )

@@ -139,6 +139,15 @@ def test_what_is_measured_is_what_was_asked_for(tmp_path, chain, toy, of, found)
     assert set(zip(values["run"], epochs, strict=True)) == found
 
 
+def test_a_finetuned_network_sees_the_crop_that_it_was_finetuned_with(tmp_path, chain):
+    options = {"recipe": RECIPE | {"augment": {"crop": 5}}, "runs": [FINETUNED], "keep": True}
+    inputs = {role: chain[role] for role in ("samples", "pixels", "pretrain")}
+    tuned = tasks.run("finetune", tmp_path / "finetune", options, **inputs)
+    made = measured(chain | {"finetune": tmp_path / "finetune"}, tmp_path / "out", "accuracy", of=["finetuned"])
+    (error,) = values_of(made).query("key == 'error'")["value"]
+    assert error == tuned.table("runs.parquet")["val_error"].item()
+
+
 def test_an_embedding_is_measured_where_there_is_one(tmp_path, chain, toy):
     made = measured(chain, tmp_path / "out", "toy", without=("embed", "finetune"))
     assert values_of(made)["run"].unique().tolist() == ["00000000"]

@@ -88,7 +88,9 @@ class Augment(Section):
         exclude_if=_is_nothing,
     )
     policy_args: dict[str, JsonValue] = Field(
-        {}, description="Keyword arguments of the policy, such as {magnitude: 5}.", exclude_if=_is_nothing
+        {},
+        description="Keyword arguments of the policy, such as {magnitude: 5}; not merged with inherited ones.",
+        exclude_if=_is_nothing,
     )
 
     @property
@@ -121,7 +123,9 @@ class Recipe(Section):
         "timm.optim.list_optimizers().",
     )
     optimizer_args: dict[str, JsonValue] = Field(
-        {}, description="Further keyword arguments of the optimizer, such as {betas: [0.9, 0.95]}."
+        {},
+        description="Further keyword arguments of the optimizer, such as {betas: [0.9, 0.95]}; not merged with "
+        "inherited ones.",
     )
     lr: float = Field(0.3, gt=0, description="Peak learning rate.")
     momentum: float = Field(0.9, ge=0, lt=1, description="Momentum of sgd, and of timm's optimisers that take one.")
@@ -146,7 +150,9 @@ class Recipe(Section):
     freeze_backbone: bool = Field(
         False, description="For finetune only: train only the head; the backbone stays in evaluation mode."
     )
-    dropout: bool = Field(True, description="false: no dropout, even if model.args asks for it.")
+    dropout: bool = Field(
+        True, description="false: no dropout (of units, paths, patches or blocks), even if model.args asks for it."
+    )
     augment: Augment = Augment()
     precision: Precision = Field(
         "float32", description="Precision of products: float32; tf32, faster on GPUs; or bfloat16, by torch's autocast."
@@ -184,6 +190,9 @@ class Recipe(Section):
             raise ValueError(f"final_lr: {self.final_lr} is more than the peak, lr = {self.lr}")
         if self.warmup_epochs > self.epochs:
             raise ValueError(f"warmup_epochs: {self.warmup_epochs:g} are more than epochs = {self.epochs}; lower it")
+        if self.warmup_epochs + self.hold_epochs > self.epochs:
+            both = f"{self.hold_epochs:g} and warmup_epochs = {self.warmup_epochs:g}"
+            raise ValueError(f"hold_epochs: {both} are more than epochs = {self.epochs}; lower it")
         if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
             raise ValueError("nesterov: needs optimizer: sgd with momentum")
         if self.micro_batch is not None and self.batch_size % self.micro_batch:

@@ -225,11 +225,9 @@ def write(folders: Sequence[Path], to: Path, keys: Sequence[str] = (), split: st
         drawn = picture(difference_table)
         place.inside(to, f"{condition}.svg", "--to").write_text(drawn, encoding="utf-8")
         words = "Figure: differences from the target, as shares of the largest in the row. Tables: means over"
-        words += (
-            " backbones, and rank correlations over arms. Intervals are over backbones or, of several folders, over"
-        )
-        words += " the folders' means. Crosses and stars: significantly"
-        words += " different from the target, or from zero, corrected for all numbers of the table."
+        words += " backbones, and rank correlations over arms. Intervals are over backbones or, of several folders,"
+        words += " over their means. Crosses and stars: significantly different from the target, or from zero,"
+        words += " corrected for all numbers of the table."
         grids = (gridded(starred(difference_table, "mean")), gridded(starred(relation_table, "difference")))
         plain = [item.rename_axis(index=None, columns=None).to_html(na_rep="", border=0) for item in grids]
         html = "".join(f'<div class="scroll">{item}</div>' for item in plain)

@@ -16,6 +16,7 @@ from granularity.stages.hierarchy.space import TARGET, Space
 from granularity.stages.report.options import MERGED
 from granularity.store.artifact import canonical_json
 
+ARGUMENTS = ("optimizer_args", "policy_args")
 DEFAULT_TRANSFER = "target"  # finetuning on the target of the same data
 
 
@@ -138,10 +139,12 @@ def parsed(model: type[Section], values: dict[str, Any], where: str) -> Any:
 
 
 def deep(base: dict, over: dict) -> dict:
-    """Return a mapping merged with another, whose values win, at every level."""
+    """Return a mapping merged with another, whose values win, at every level; but the arguments of an optimiser or a
+    policy replace all others, because another one may not take them.
+    """
     found = dict(base)
     for key, value in over.items():
-        both = isinstance(value, dict) and isinstance(found.get(key), dict)
+        both = isinstance(value, dict) and isinstance(found.get(key), dict) and key not in ARGUMENTS
         found[key] = deep(found[key], value) if both else value
     return found
 

@@ -183,21 +183,27 @@ def test_a_rank_of_one_class_is_that_class(features):
 
 
 def voted(train, labels, test, classes, neighbours) -> torch.Tensor:
-    similarity, index = probe.neighbours(train, test, neighbours, CPU)
+    similarity, index = probe.neighbours(train, test, neighbours, CPU, same=train is test)
     return probe.vote(similarity, labels[index], classes)
 
 
-@pytest.mark.parametrize("neighbours", [1, 5, 20, 1000])
-def test_neighbours_vote_as_by_brute_force(neighbours):
+@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize("neighbours", [1, 5, 20, 2000])
+def test_neighbours_vote_as_by_brute_force(neighbours, same, monkeypatch):
+    """On the training images none is its own neighbour."""
+    monkeypatch.setitem(probe.PAIRS, "cpu", probe.TESTS * 100)  # several chunks of both
     rng = np.random.default_rng(0)
-    train, test = rng.normal(size=(150, 6)), rng.normal(size=(1100, 6))  # more than one chunk of 1024
-    labels = rng.integers(4, size=150)
-    found = voted(*map(torch.from_numpy, (train, labels, test)), 4, neighbours)
+    test = rng.normal(size=(1100, 6))
+    train = test if same else rng.normal(size=(150, 6))
+    labels = rng.integers(4, size=len(train))
+    given = torch.from_numpy(train)
+    found = voted(given, torch.from_numpy(labels), given if same else torch.from_numpy(test), 4, neighbours)
     unit = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in (train, test)]
     expected = []
-    for row in unit[1]:
+    for number, row in enumerate(unit[1]):
         similarity = unit[0] @ row
-        nearest = np.argsort(-similarity)[:neighbours]
+        nearest = np.argsort(-similarity)
+        nearest = nearest[nearest != number][:neighbours] if same else nearest[:neighbours]
         votes = [np.exp(similarity[nearest][labels[nearest] == c] / 0.07).sum() for c in range(4)]
         expected.append(int(np.argmax(votes)))
     assert found.tolist() == expected

@@ -45,6 +45,7 @@ def test_leep_of_certain_labels_is_minus_the_conditional_entropy(drawn):
     entropy = -(share * np.log(share)).sum()
     expected = mutual_info_score(label, given) - entropy
     assert transferability.leep(np.eye(3)[given], label) == pytest.approx(expected)
+    assert transferability.nce(7 * given, label) == pytest.approx(expected)
     unsure = np.full((60, 3), 1 / 3)  # a head that says nothing leaves the entropy
     assert transferability.leep(unsure, label) == pytest.approx(-entropy)
 

@@ -76,12 +76,12 @@ def freeze_backbone(network: torch.nn.Module) -> torch.nn.Module:
 
 
 def remove_dropout(network: torch.nn.Module) -> None:
-    """Set every rate of dropout to zero."""
+    """Set every rate of dropout to zero, also of paths (stochastic depth), patches and blocks."""
     for module in network.modules():
         if isinstance(module, torch.nn.Dropout | torch.nn.Dropout1d | torch.nn.Dropout2d | torch.nn.Dropout3d):
             module.p = 0.0
-        if hasattr(module, "drop_rate"):  # timm's networks without a dropout layer
-            module.drop_rate = 0.0
+        for rate in {"drop_rate", "drop_prob", "prob"} & vars(module).keys():  # timm's own layers, or networks without
+            setattr(module, rate, 0.0)
 
 
 def forward_flops(model: Model, pixels: Any) -> tuple[float, int]:

@@ -63,9 +63,7 @@ def _job(
     weights = width * max(min(WEIGHTS // width, sum(classes) * penalties), *classes) if penalties else 0
     asked: dict[str, Any] = {"name": measure.name, "measure": measure.file, "of": of, "splits": measure.splits}
     asked |= {"ranks": measure.ranks, "options": options}
-    asked |= {"architecture": network.model.name, "precision": network.recipe.precision}
-    seen = network.recipe.augment.model_dump(mode="json", exclude={"policy", "policy_args"})  # used only by trainings
-    asked |= {"augment": seen, "runs": [run.name for run in held]}
+    asked |= {"architecture": network.model.name, "runs": [run.name for run in held]}
     return Job(
         "measure",
         {**of_network, "measure": measure.name, "unit": unit},

@@ -12,6 +12,7 @@ import torch
 from granularity.base.errors import GranularityError
 from granularity.learning.data.dataset import Data
 from granularity.learning.networks.backbones import Backbones
+from granularity.learning.options import Augment, Precision
 from granularity.stages.measure.options import DEFAULT_OF
 
 EMBEDDING = "embedding"
@@ -27,18 +28,21 @@ class MeasuredNetwork:
     source: Backbones | None = None
     row: pd.Series | None = None
 
-    def seen(self, data: Data) -> tuple[torch.nn.Module | None, np.ndarray | None, Data]:
+    def seen(self, data: Data) -> tuple[torch.nn.Module | None, np.ndarray | None, Data, Augment, Precision]:
         """Return the network on the images' device; the target class of each output (int64; -2 for none; None if
-        outputs are not classes); and the images as it takes them. The embedding has only the images.
+        outputs are not classes); and the images as it takes them, with the centre crop and the precision of its
+        training. The embedding has only the images.
         """
         if self.source is None:
-            return None, None, data
+            return None, None, data, Augment(), "float32"
         targets, answers = self.source.targets(self.row), None
         if targets is not None:
             positions = pd.Index(data.target_names).get_indexer(targets)
             answers = np.where(positions >= 0, positions, -2)
         network = self.source.load(self.row, data.channels, self.about["epoch"]).to(data.device)
-        return network, answers, self.source.normalised(data, self.row)
+        about = self.source.about(self.row)
+        seen = self.source.normalised(data, self.row)
+        return network, answers, seen, Augment(crop=about["crop"]), about["precision"]
 
     @property
     def identity(self) -> dict[str, Any]:

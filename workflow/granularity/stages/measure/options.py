@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Name, Rank, Section
-from granularity.learning.options import Augment, Precision, RunNames
+from granularity.learning.options import RunNames
 
 DEFAULT_OF = ("backbones", "embedding")
 
@@ -83,6 +83,4 @@ class Measuring(Measure):
     """One measure for the networks of some runs."""
 
     architecture: str = Field("", description="Architecture of the networks; if it is your own file, its code counts.")
-    augment: Augment = Field(Augment(), description="The pretraining's augmentation, for the centre crop.")
-    precision: Precision = Field("float32", description="The precision of the pretraining.")
     runs: RunNames = Field([], description="Names of the pretrainings; finetuned networks are those trained from them.")

@@ -55,7 +55,7 @@ def run(task: Task) -> None:
         labels = functools.cache(lambda rank: samples.table("samples.parquet", [rank])[rank])
         vectors = None if embedding is None else vectors_of(embedding, len(data.table))
         rows = []
-        decides = {key: resolved[key] for key in ("measure", "options", "splits", "ranks", "augment", "precision")}
+        decides = {key: resolved[key] for key in ("measure", "options", "splits", "ranks")}
         same = {role: [inputs[role].digest] for role in ("samples", "pixels")}
         for net in track(nets, len(nets), f"measuring {options.name}", "networks"):
             # Networks are measured without the embedding, because which job holds it depends on the division into jobs.
@@ -65,9 +65,9 @@ def run(task: Task) -> None:
             interrupt.stop_if_requested()
             if (part := sound(out.store, MEASURED, key_of(origin))) is None:
                 began = time.time(), time.monotonic(), time.process_time()
-                network, answers, seen = net.seen(data)
-                how = options.splits, ranks, labels, seen, options.augment, options.precision
-                view = View(net.about, network, answers, *how, vectors if embeds else None)
+                network, answers, *seen = net.seen(data)
+                asked = options.splits, ranks, labels
+                view = View(net.about, network, answers, *asked, *seen, vectors if embeds else None)
                 fill = functools.partial(_fill, *sorted_out(measure.measure(view, settings, task.seed), options.file))
                 part = keep(out.store, origin, net.name, began, fill)
             out.parts[f"{MEASURED} {net.name}"] = part

@@ -1,7 +1,8 @@
 """Probes of a frozen network's features: how well they predict the human ranks.
 
 A linear probe (multinomial logistic regression, its L2 penalty chosen from several) and a kNN probe (cosine similarity,
-votes weighted by exp(similarity / 0.07)), on the pooled features before the head.
+votes weighted by exp(similarity / 0.07)), on the pooled features before the head. On the training split the linear
+probe's error is of the images that it was fitted to; an image is no neighbour of its own.
 
 Keys: `RANK/linear` and `RANK/knn`, the errors on a split in percent; `RANK/l2`, the penalty chosen on the training
 split.
@@ -52,12 +53,13 @@ def measure(view: View, options: Probe, seed: int) -> Iterator[tuple[str, str, f
 
     from granularity.learning.training.evaluation import percent_wrong
 
-    train, tests = view.features("train"), [view.features(split) for split in view.splits]
+    held = [(split, view.features(split)) for split in view.splits]
+    train, tests = view.features("train"), [features for _, features in held]
     ranks, device = view.ranks, view.data.device
     labels = [torch.from_numpy(view.labels("train", rank)) for rank in ranks]
     classes = [len(view.classes(rank)) for rank in ranks]
     linear = linear_probes(train, labels, tests, classes, options.l2, seed_of(seed, "probe"), device)
-    near = [neighbours(train, test, options.neighbours, device) for test in tests]
+    near = [neighbours(train, test, options.neighbours, device, split == "train") for split, test in held]
     for i, rank in enumerate(ranks):
         predicted, l2 = linear[i]
         yield "train", f"{rank}/l2", l2
@@ -116,20 +118,26 @@ def linear_probes(
 
 
 def neighbours(
-    train: torch.Tensor, test: torch.Tensor, count: int, device: torch.device
+    train: torch.Tensor, test: torch.Tensor, count: int, device: torch.device, same: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the nearest training images by cosine: similarities float32 [M, count] and rows int64, on the CPU."""
+    """Return the nearest training images by cosine: similarities float32 [M, count] and rows int64, on the CPU. `same`:
+    the tests are the training images, of which none is its own neighbour.
+    """
     import torch
     import torch.nn.functional as F
 
     def chunks(rows: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
         return (F.normalize(part.to(device, torch.float32), dim=1) for part in rows.split(size))
 
-    count, size = min(count, len(train)), PAIRS[device.type] // TESTS
+    count, size = min(count, len(train) - same), PAIRS[device.type] // TESTS
     best = [None] * -(-len(test) // TESTS)
     for number, block in enumerate(chunks(train, size)):
         for i, part in enumerate(chunks(test, TESTS)):
-            similarity, index = (part @ block.T).topk(min(count, len(block)), dim=1)
+            cosines = part @ block.T
+            if same:
+                rows = torch.arange(i * TESTS, i * TESTS + len(part), device=device)[:, None]
+                cosines[rows == torch.arange(number * size, number * size + len(block), device=device)] = -torch.inf
+            similarity, index = cosines.topk(min(count, len(block)), dim=1)
             index += number * size
             if best[i] is not None:
                 similarity, index = (torch.cat(pair, 1) for pair in zip(best[i], (similarity, index), strict=True))

@@ -25,7 +25,9 @@ class Options(Section):
     shifts: Annotated[list[Shift], ONCE] = Field(
         ["red", "inverted", "mean", "grey", "noise", "blur"], min_length=1, description="Shifts of the test images."
     )
-    l2: list[float] = Field(Probe().l2, min_length=1, description="L2 penalties of the linear probe, as in `probe`.")
+    l2: list[Annotated[float, Field(gt=0)]] = Field(
+        Probe().l2, min_length=1, description="L2 penalties of the linear probe, as in `probe`."
+    )
 
 
 def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float]]:

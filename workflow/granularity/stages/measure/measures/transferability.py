@@ -26,7 +26,7 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
     for split in view.splits:
         features, heads = view.features(split).numpy().astype(np.float64), None
         if view.answers is not None:
-            heads = view.predict(split, lambda images: view.network(images).softmax(1)).numpy().astype(np.float64)
+            heads = view.predict(split, lambda images: view.network(images).softmax(1)).numpy()
         for rank in view.ranks:
             label = view.labels(split, rank)
             labelled = label >= 0
@@ -36,9 +36,8 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
             yield split, f"{rank}/logme", logme(features[labelled], label)
             yield split, f"{rank}/h_score", h_score(features[labelled], label)
             if heads is not None:
-                best = np.eye(heads.shape[1])[heads[labelled].argmax(1)]
                 yield split, f"{rank}/leep", leep(heads[labelled], label)
-                yield split, f"{rank}/nce", leep(best, label)
+                yield split, f"{rank}/nce", nce(heads[labelled].argmax(1), label)
 
 
 def logme(features: np.ndarray, label: np.ndarray) -> float:
@@ -64,6 +63,16 @@ def h_score(features: np.ndarray, label: np.ndarray) -> float:
 
 def leep(probabilities: np.ndarray, label: np.ndarray) -> float:
     """Return the LEEP score of a head's probabilities [N, Z] for labels [N], numbers from 0."""
-    joint = np.eye(label.max() + 1)[label].T @ probabilities
+    joint = np.stack([probabilities[label == code].sum(0, dtype=np.float64) for code in range(label.max() + 1)])
     conditional = joint / np.maximum(joint.sum(0), np.finfo(np.float64).tiny)
-    return float(np.log((conditional[label] * probabilities).sum(1)).mean())
+    # By class, because a copy of all images' probabilities may not fit in memory.
+    own = [probabilities[label == code] @ one for code, one in enumerate(conditional)]
+    return float(np.log(np.concatenate(own)).mean())
+
+
+def nce(source: np.ndarray, label: np.ndarray) -> float:
+    """Return the NCE score of pretraining labels [N] for labels [N]."""
+    found, source = np.unique(source, return_inverse=True)
+    joint = np.zeros((len(found), label.max() + 1))
+    np.add.at(joint, (source, label), 1)
+    return float(np.log((joint / joint.sum(1, keepdims=True))[source, label]).mean())

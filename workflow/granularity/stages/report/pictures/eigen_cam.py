@@ -26,10 +26,12 @@ def draw(trainings: list[list[Snapshot]], name: str) -> str:
     words = [[f"{one.state}\n{one.values[f'{split}/regions']:.2f} regions" for one in part] for part in trainings]
     figure, blocks = grid(trainings, messages, [["image", *part] for part in words], 1, (4.4, 0.43), 0.1, 0.06)
     for axes, snapshots in zip(blocks, trainings, strict=True):
-        crop = snapshots[0].artifact.manifest["options"]["augment"]["crop"]  # of this network
-        tiles = [_tile(images[row], crop) for row in rows[chosen]]
-        maps = [one.array(f"{split}/maps")[chosen] for one in snapshots]
-        strips = [tiles, *([_over(*both) for both in zip(tiles, some, strict=True)] for some in maps)]
+        strips = []
+        for one in snapshots:  # a finetuned network may see another crop
+            tiles = [_tile(images[row], int(one.values[f"{split}/side"])) for row in rows[chosen]]
+            maps = one.array(f"{split}/maps")[chosen]
+            strips += [] if strips else [tiles]
+            strips.append([_over(*both) for both in zip(tiles, maps, strict=True)])
         for axis, strip in zip(axes.flat, strips, strict=True):
             axis.imshow(np.concatenate([np.pad(tile, ((0, 0), (0, GAP), (0, 0))) for tile in strip], axis=1))
             axis.set_anchor("W")
@@ -40,9 +42,8 @@ def draw(trainings: list[list[Snapshot]], name: str) -> str:
     return drawing.svg(figure, name, "Eigen-CAM of some images, one row per network")
 
 
-def _tile(image: np.ndarray, crop: int | None) -> np.ndarray:
+def _tile(image: np.ndarray, side: int) -> np.ndarray:
     """Return the centre of an image as evaluation sees it, opaque RGBA: float64 [TILE, TILE, 4], 0 to 1."""
-    side = min(crop or len(image), len(image))
     edge = (len(image) - side) // 2
     centre = Image.fromarray(image[edge : edge + side, edge : edge + side].squeeze()).convert("RGBA")
     return np.asarray(centre.resize((TILE, TILE), Image.Resampling.NEAREST)) / 255
