@@ -22,6 +22,22 @@ def test_folder_levels_are_ranks(tmp_path):
     assert Counter(table["split"]) == {"train": 3, "val": 1}
 
 
+def test_copies_and_raw_files_beside_photographs_are_none(tmp_path):
+    """They would be images of both splits."""
+    for name in ("1.JPG", "1.JPG_original", "1.jpg~", "1.NEF", "2", "3.1"):
+        save(tmp_path / "root/cat" / name, format="PNG")
+    names = table_of(of_folder(tmp_path / "root", "species"))["file"].tolist()
+    assert names == ["cat/1.JPG", "cat/2", "cat/3.1"]
+
+
+def test_a_test_split_without_labels_is_left_out(tmp_path, capsys):
+    root = fill(tmp_path / "root", "train/cat", "train/dog", "test")
+    assert splits(root, "species") == splits(root, "species", train="train") == {"train": 4}
+    assert "test: left out: has no folders of classes" in capsys.readouterr().err
+    with pytest.raises(GranularityError, match="ask for 2"):
+        splits(root, "species", val="test")
+
+
 def test_one_name_below_two_parents_is_two_classes(tmp_path):
     for name in ("bird/other/1.png", "bird/crow/1.png", "fish/other/1.png", "fish/eel/1.png"):
         save(tmp_path / "root" / name)

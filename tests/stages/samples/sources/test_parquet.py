@@ -15,6 +15,7 @@ import pytest
 
 from granularity.base.errors import GranularityError
 from granularity.data.images import Images
+from granularity.stages.samples import source
 from granularity.stages.samples.sources import parquet
 from granularity.store.artifact import Artifact
 from support import data_sets
@@ -73,6 +74,12 @@ def test_layouts(tmp_path, files):
     assert found.frame["split"].tolist() == ["test", "test", "train", "train"]
     assert found.frame["label"].tolist() == ["ant", "moth", "zebra", "moth"]
     assert found.frame["file"].unique().tolist() == files[::-1]
+
+
+def test_a_test_split_without_labels_is_left_out(tmp_path):
+    write(tmp_path / "train.parquet", [0, 1, 2])
+    write(tmp_path / "test.parquet", [-1, -1])
+    assert source.find(params(tmp_path)).frame["split"].tolist() == ["train"] * 3
 
 
 def test_every_label_column_is_a_rank(tmp_path):

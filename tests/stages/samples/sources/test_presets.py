@@ -185,7 +185,7 @@ def test_broken_tables_of_wilds_are_one_line(tmp_path):
     root = tmp_path / "data"
     iwildcam(root)
     (root / "categories.csv").write_text("name,y\nempty,0\n")
-    refused("data: no known label for 2 images, such as 'train/1.jpg'", "wilds", root)
+    refused("data: no known label for 1 images, such as 'train/1.jpg'", "wilds", root, val="id_val")
     (root / "metadata.csv").write_text("split,y\ntrain,0\n")
     refused("data: metadata.csv and categories.csv have no column 'patient'", "wilds", root)
 

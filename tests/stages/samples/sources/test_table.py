@@ -101,12 +101,21 @@ def test_a_parquet_table_is_the_same(root):
         (("train/2.png", "train", "animal", "cat", "1"), "two images have the sample_id 'train/2.png'"),
         (("train/9.png", "train"), "is not a CSV table in UTF-8 .*Row #6: Expected 5 columns, got 2"),
         (("train/9.png", "train", "animal", 'cat"\n', "1"), "the species .* spans several lines"),
+        (
+            ("train/9.png", "train", "animal", "cat", "1\ntrain/8.png,train,animal,cat,1"),
+            "the location .* several lines",
+        ),
     ],
 )
 def test_a_bad_row_is_named(root, row, message):
     write(root, [*ROWS, row])
     with pytest.raises(GranularityError, match=rf"images\.csv: .*{message}"):
         run(root)
+
+
+def test_what_nobody_asked_for_may_have_several_lines_or_no_labels(root):
+    write(root, [*ROWS[:-1], (*ROWS[-1][:-1], "one line\nand another"), ("test/1.png", "test", "", "", "")])
+    assert run(root, train="train", val="val").table("samples.parquet")["split"].tolist() == ["train"] * 3 + ["val"]
 
 
 def test_missing_things_are_named(root):

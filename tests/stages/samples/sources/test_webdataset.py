@@ -57,6 +57,7 @@ def test_shards_go_through_the_stage(root, threads):
         (["train/part-0.tar", "test/part-0.tar"], ["test", "train"]),
         (["train.tar", "test.tar"], ["test", "train"]),
         (["my_train_07.tar", "my_dev_07.tar"], ["dev", "train"]),
+        (["data/train-0000.tar", "data/val-0000.tar"], ["train", "val"]),
         (["train-00000-of-00002.tar", "train-00001-of-00002.tar"], ["train", "train"]),
     ],
 )

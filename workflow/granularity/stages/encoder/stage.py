@@ -1,10 +1,13 @@
 """Stage `encoder`: a small CLIP model trained here on thousands of images, all held in memory (docs/encoder.md)."""
 
+from collections.abc import Callable
+
 import numpy as np
 import open_clip
 import pandas as pd
 import torch
 
+from granularity.base.errors import GranularityError
 from granularity.base.progress import say, track
 from granularity.base.seeds import seed_of
 from granularity.data.images import Images
@@ -40,6 +43,7 @@ def run(task: Task) -> None:
         loss_of = open_clip.ClipLoss()
         frame, images = table.table("samples.parquet", ["split", rank]), Images(table)
         captions = [options.template.replace("{}", value) for value in frame[rank]]
+        _check_length(sorted(set(captions)), tokenizer, params.model)
 
         def pairs(rows: np.ndarray, words: str) -> tuple[torch.Tensor, torch.Tensor]:
             pixels = torch.stack([transform(images.load(int(i))) for i in track(rows, len(rows), words)])
@@ -91,3 +95,18 @@ def run(task: Task) -> None:
             "parameters": parameters,
             **history[-1],
         }
+
+
+def _check_length(captions: list[str], tokenizer: Callable[[list[str]], torch.Tensor], model: str) -> None:
+    """Log how many captions are as long as the encoder reads. Raise GranularityError if two are alike that far."""
+    tokens = tokenizer(captions)
+    full = (tokens[:, -1] != 0).nonzero().flatten().tolist()
+    seen: dict[tuple[int, ...], str] = {}
+    for i in full:
+        other = seen.setdefault(tuple(tokens[i].tolist()), captions[i])
+        if other != captions[i]:
+            problem = f"the encoder reads {tokens.shape[1]} tokens of a caption, and {other!r} and {captions[i]!r} are"
+            how = f"shorten the names or the template, or raise context_length in {model}"
+            raise GranularityError(f"encoder.captions: {problem} alike so far; {how}")
+    if full:
+        say(f"encoder: {len(full)} of {len(captions)} captions have {tokens.shape[1]} tokens or more and may be cut")

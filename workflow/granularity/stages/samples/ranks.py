@@ -1,5 +1,6 @@
 """The human labels of a sample table, from the source, a taxonomy file, and WordNet."""
 
+import codecs
 import io
 import re
 import unicodedata
@@ -85,7 +86,8 @@ def _categorical(column: pd.Series) -> pd.Series:
 def read_taxonomy(file: Path) -> pd.DataFrame:
     """Read a CSV file whose first column names the classes of a rank, each once; other columns are coarser ranks."""
     try:
-        told = [line for line in read_regular(file, LARGEST).splitlines(keepends=True) if not line.startswith(b"#")]
+        lines = read_regular(file, LARGEST).removeprefix(codecs.BOM_UTF8).splitlines(keepends=True)
+        told = [line for line in lines if not line.startswith(b"#")]
         rows = pd.read_csv(io.BytesIO(b"".join(told)), dtype="str", keep_default_na=False, header=None)
     except (GranularityError, ValueError) as error:
         problem = error if isinstance(error, GranularityError) else f"{file}: is not a CSV file ({str(error).strip()})"

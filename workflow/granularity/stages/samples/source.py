@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from granularity.base.errors import GranularityError
+from granularity.base.progress import say
 from granularity.data.columns import RESERVED
 from granularity.stages.samples import options
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 NO_PATH = r"^/|(?:^|/)\.\.(?:/|$)|\x00|\n|^$"
 NUMBERED = re.compile(r"(?:(?P<name>.*?)[-_.])??(?P<number>\d+)(?:-of-(?P<total>\d+))?")  # the name of a shard
+UNLABELLED = "test"  # a split that publishers often give without labels; it is then left out, unless named
 VALIDATION = ("val", "validation", "valid", "test")  # if samples.val is null: the first that the source has
 
 
@@ -79,7 +81,21 @@ def find(params: Samples, threads: int = 1) -> Source:
     for column in ("split", "distribution"):
         if column in source.frame:
             source.complete(column, params)
+    if "split" in source.frame and source.images is None:
+        _leave_out(source, params, where)
     return source
+
+
+def _leave_out(source: Source, params: Samples, where: Path | None) -> None:
+    """Drop images of splits that are not asked for, and of a test split without labels: they need not have any."""
+    splits = {*source.frame["split"].unique()}
+    if UNLABELLED in splits and UNLABELLED not in named(params).values():
+        labels = source.frame.loc[source.frame["split"] == UNLABELLED, source.ranks]
+        if labels.shape[1] and labels.isna().all(axis=None):
+            say(f"{where}: left out the split '{UNLABELLED}': its images have no labels")
+            splits.remove(UNLABELLED)
+    if unread := {*source.frame["split"].unique()} - wanted(splits, params):
+        source.frame = source.frame[~source.frame["split"].isin(unread)].reset_index(drop=True)
 
 
 def named(params: Samples) -> dict[str, str]:

@@ -14,7 +14,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.data.decoding import ENDINGS, is_image
 from granularity.stages.samples.options import Condition, Samples
-from granularity.stages.samples.source import VALIDATION, Source, named, wanted
+from granularity.stages.samples.source import UNLABELLED, VALIDATION, Source, named, wanted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +60,11 @@ def read(params: Samples, threads: int = 1) -> Source:
             f"{params.root}: contains no images ({', '.join(sorted(ENDINGS))}){contents and f', but {contents}'}"
         )
     splits = _splits(sorted({folder.parts[0] for folder in full if folder.parts}), params)
-    unread = {*splits} - wanted(splits, params)
+    top, flat = splits, {folder.parts for folder in full if folder.parts[:1] == (UNLABELLED,)} == {(UNLABELLED,)}
+    if flat and UNLABELLED in splits and UNLABELLED not in named(params).values():
+        say(f"{params.root / UNLABELLED}: left out: has no folders of classes, so its images have no labels")
+        splits = [name for name in splits if name != UNLABELLED]
+    unread = {*top} - wanted(splits, params)
     everything, full = (
         [folder for folder in folders if not (folder.parts and folder.parts[0] in unread)]
         for folders in (everything, full)
@@ -101,7 +105,7 @@ def left_out(folders: list[Folder], root: Path) -> dict[str, Any]:
     suffixes, notes = sum((folder.others for folder in folders), Counter()), {}
     if suffixes:
         notes["other_files"] = dict(sorted(suffixes.items()))
-        say(f"{root}: left out {counted(suffixes)}: not readable as images")
+        say(f"{root}: left out {counted(suffixes)}: no images")
     if empty := without_images(folders):
         for parts, contents in empty.items():
             if contents:
@@ -163,7 +167,8 @@ def _listed(names: list[str]) -> str:
 def below(root: Path, archives: bool = False, threads: int = 1) -> list[Folder]:
     """Return all folders below a root, in alphabetical order; hidden ones are left out, links are followed.
 
-    A file is an image by its suffix or, if that says nothing, by its first bytes. With `archives`, a `.tar` counts as a
+    A file is an image by its suffix or, without one, by its first bytes: `IMG_1.jpg_original` and `IMG_1.jpg~` are
+    copies, and `IMG_1.NEF` is the same photograph again. With `archives`, a `.tar` counts as a
     folder. Raises GranularityError: a folder cannot be read, or is a link to one that contains it; or see
     :func:`tars.scan`.
     """
@@ -214,12 +219,13 @@ def _in_archive(archive: Path, members: Members) -> Iterator[Folder]:
 def _sorted(files: list[str], folder: Path | None = None) -> tuple[list[str], Counter[str]]:
     """Return the images among some files, in alphabetical order, and the suffixes of the other visible files.
 
-    With `folder`, files whose suffix says nothing are opened.
+    With `folder`, files without a suffix, or with that of a rarer image format, are opened.
     """
     images, others = [], Counter()
     for name in sorted(name for name in files if not name.startswith(".")):
         ending = os.path.splitext(name)[1].lower()
-        silent = folder is not None and (TYPES.guess_type(name)[0] or "image/").startswith("image/")
+        silent = not ending[1:].strip("0123456789") or (TYPES.guess_type(name)[0] or "").startswith("image/")
+        silent &= folder is not None
         if ending in ENDINGS or (silent and is_image(folder / name)):
             images.append(name)
         else:

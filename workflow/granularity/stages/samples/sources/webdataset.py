@@ -90,8 +90,12 @@ def _shards(root: Path) -> dict[Path, str | None]:
             )
         match = NUMBERED.fullmatch(file.stem)
         name = (match["name"] or "") if match else file.stem
-        words = SPLITS.intersection(re.split(r"[-_. ]", name))
-        splits[file] = file.parent.name if file.parent != root else words.pop() if len(words) == 1 else name or None
+        folder = "" if file.parent == root else file.parent.name
+        of_folder, words = (SPLITS.intersection(re.split(r"[-_. ]", part)) for part in (folder, name))
+        if folder and (of_folder or len(words) != 1):
+            splits[file] = folder
+        else:
+            splits[file] = words.pop() if len(words) == 1 else name or None
         if match:
             total = match["total"] and int(match["total"])
             numbered.setdefault((splits[file] or "train", file.parent, name), []).append(
