@@ -167,8 +167,8 @@ def _listed(names: list[str]) -> str:
 def below(root: Path, archives: bool = False, threads: int = 1) -> list[Folder]:
     """Return all folders below a root, in alphabetical order; hidden ones are left out, links are followed.
 
-    A file is an image by its suffix or, without one, by its first bytes: `IMG_1.jpg_original` and `IMG_1.jpg~` are
-    copies, and `IMG_1.NEF` is the same photograph again. With `archives`, a `.tar` counts as a
+    A file is an image by its suffix or, if that says nothing, by its first bytes; but beside `1.jpg`, `1.jpg_original`
+    and `1.NEF` are the same photograph again. With `archives`, a `.tar` counts as a
     folder. Raises GranularityError: a folder cannot be read, or is a link to one that contains it; or see
     :func:`tars.scan`.
     """
@@ -219,14 +219,14 @@ def _in_archive(archive: Path, members: Members) -> Iterator[Folder]:
 def _sorted(files: list[str], folder: Path | None = None) -> tuple[list[str], Counter[str]]:
     """Return the images among some files, in alphabetical order, and the suffixes of the other visible files.
 
-    With `folder`, files without a suffix, or with that of a rarer image format, are opened.
+    With `folder`, files whose suffix says nothing are opened, unless they are called as an image is, but for it.
     """
     images, others = [], Counter()
-    for name in sorted(name for name in files if not name.startswith(".")):
-        ending = os.path.splitext(name)[1].lower()
-        silent = not ending[1:].strip("0123456789") or (TYPES.guess_type(name)[0] or "").startswith("image/")
-        silent &= folder is not None
-        if ending in ENDINGS or (silent and is_image(folder / name)):
+    parts = [(name, *os.path.splitext(name)) for name in sorted(files) if not name.startswith(".")]
+    known = {one for name, stem, ending in parts if ending.lower() in ENDINGS for one in (name, stem)}
+    for name, stem, ending in ((name, stem, ending.lower()) for name, stem, ending in parts):
+        silent = folder is not None and (TYPES.guess_type(name)[0] or "image/").startswith("image/")
+        if ending in ENDINGS or (silent and not (ending and stem in known) and is_image(folder / name)):
             images.append(name)
         else:
             others[ending] += 1
