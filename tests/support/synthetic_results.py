@@ -202,7 +202,11 @@ class _Condition:
         arrays = {
             "collapse": {f"val/{ranks[-1]}/distances": apart / (1 + np.eye(10))},
             "cluster_probe": {"train/plane": normal(size=(train, 2)).astype(np.float32)},
-            "eigen_cam": {"val/maps": normal(size=(30, 2, 2)), "val/rows": train + np.arange(30)},
+            "eigen_cam": {
+                "val/maps": normal(size=(30, 2, 2)),
+                "val/rows": train + np.arange(30),
+                "val/side": np.array([8]),
+            },
             "filters": {"val/conv1/mds": normal(size=(3, 2)), "val/conv1/side": np.array([1, -1, 0])},
             "number": {"val/number": np.ones(3)},  # a measure of the user's own
         }

@@ -6,8 +6,8 @@ spaced, with each map's positive part divided by its sum:
 
 - `spread`: the mean exponential of the map's entropy over the number of positions; 1 for an even map;
 - `regions`: the mean number of connected parts at half of the map's largest value or more;
-- `maps`, an array float32 [images, H, W], the raw maps; `rows`, their images' rows in the sample table; `side`, of the
-  images that the network sees, in pixels.
+- `maps`, an array float32 [images, H, W], the raw maps; `rows`, their images' rows in the sample table; `side` [1], of
+  the images that the network sees, in pixels.
 
 A map without a positive part counts as even, with one region.
 """
@@ -52,7 +52,7 @@ def measure(view, options: Options, seed: int):
         yield split, "regions", np.mean(regions)
         yield split, "maps", maps.astype(np.float32)
         yield split, "rows", rows
-        yield split, "side", min(view.augment.crop or view.data.side, view.data.side)
+        yield split, "side", np.array([min(view.augment.crop or view.data.side, view.data.side)])
 
 
 def eigen_cam(activations: np.ndarray, centred: bool) -> np.ndarray:

@@ -28,7 +28,7 @@ def draw(trainings: list[list[Snapshot]], name: str) -> str:
     for axes, snapshots in zip(blocks, trainings, strict=True):
         strips = []
         for one in snapshots:  # a finetuned network may see another crop
-            tiles = [_tile(images[row], int(one.values[f"{split}/side"])) for row in rows[chosen]]
+            tiles = [_tile(images[row], int(one.array(f"{split}/side")[0])) for row in rows[chosen]]
             maps = one.array(f"{split}/maps")[chosen]
             strips += [] if strips else [tiles]
             strips.append([_over(*both) for both in zip(tiles, maps, strict=True)])
