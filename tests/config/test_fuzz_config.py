@@ -195,6 +195,11 @@ CONTRADICTIONS = [
     ),
     ("conditions.0.merged: there is no label space 'kmeans-7'", merging("kmeans-7")),
     (
+        "conditions.0.merged: no network is trained on label spaces and finetuned on the same images",
+        merging("target")
+        | {"transfers": [{"name": "t", "data": {"samples": {"source": "digits"}, "train_size": 200}}]},
+    ),
+    (
         "conditions.0.merged: 'kmeans-10' does not hold the target",
         merging("kmeans-10") | KMEANS,
     ),

@@ -282,8 +282,10 @@ def _of_primary(config: Any, made: list[str]) -> Iterator[str]:
 
 def _of_merged(config: Any, made: Iterable[Space]) -> Iterator[str]:
     """Complain about label spaces that cannot be merged into the target, if that is known before they are made."""
-    ranks = config.samples.ranks
+    ranks, trained = config.samples.ranks, any(network.merged for network in networks(config))
     for i, condition in enumerate(config.conditions):
+        if condition.merged and not trained:
+            yield f"conditions.{i}.merged: no network is trained on label spaces and finetuned on the same images"
         where, by_name = f"conditions.{i}.merged", {space.name: space for space in made}
         candidates = [name for name in by_name if condition.spaces is None or name in (TARGET, *condition.spaces)]
         yield from _unknown(where, condition.merged, "label space", candidates)
