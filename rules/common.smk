@@ -15,7 +15,9 @@ try:
         dict(workflow.config_settings.config),
     )
     PLANS = plans(CONFIG)
-    RULES = Rules(PLANS, driver.prepare(workflow, CONFIG, PLANS), driver.cores(workflow))
+    RULES = Rules(
+        PLANS, driver.prepare(workflow, CONFIG, PLANS), driver.cores(workflow)
+    )
 except GranularityError as error:
     raise WorkflowError(*error.args) from None
 
