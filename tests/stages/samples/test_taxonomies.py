@@ -58,3 +58,9 @@ def test_a_tree_is_one(name):
     levels = sorted(table.columns[1:], key=lambda rank: table[rank].nunique())
     for coarse, fine in itertools.pairwise(levels):
         assert (table.groupby(fine)[coarse].nunique() == 1).all()
+
+
+def test_a_byte_order_mark_before_a_comment_is_none_of_its_columns(tmp_path):
+    """As Windows' editors save a file."""
+    (tmp_path / "mine.csv").write_text("# mine\nspecies,kind\ncat,animal\n", encoding="utf-8-sig")
+    assert ranks.read_taxonomy(tmp_path / "mine.csv").to_dict("list") == {"species": ["cat"], "kind": ["animal"]}
