@@ -150,7 +150,7 @@ class Costs:
         return cost.once + cost.each * images * passes.get(job.stage, self.plan.config.encoder.captions.epochs)
 
     def _identity(self, job: Job) -> str:
-        """Return a hash of what decides a job's result, inputs included, but its code."""
+        """Return a hash of a job's stage, options, base seed and inputs."""
         if id(job) not in self._identities:
             inputs = {role: [self._identity(one) for one in jobs] for role, jobs in job.inputs.items()}
             about = canonical_json([job.stage, dict(job.options), self.plan.config.seeds.base, inputs])

@@ -16,7 +16,7 @@ from granularity.stages.hierarchy.space import TARGET, Space
 from granularity.stages.report.options import MERGED
 from granularity.store.artifact import canonical_json
 
-ARGUMENTS = ("optimizer_args", "policy_args")
+ARGUMENTS = ("optimizer_args", "policy_args")  # keys whose values are inherited whole
 DEFAULT_TRANSFER = "target"  # finetuning on the target of the same data
 
 

@@ -77,10 +77,14 @@ def freeze_backbone(network: torch.nn.Module) -> torch.nn.Module:
 
 def remove_dropout(network: torch.nn.Module) -> None:
     """Set every rate of dropout to zero, also of paths (stochastic depth), patches and blocks."""
+    from timm.layers.patch_dropout import PatchDropout, PatchDropoutWithIndices
+
     for module in network.modules():
         if isinstance(module, torch.nn.Dropout | torch.nn.Dropout1d | torch.nn.Dropout2d | torch.nn.Dropout3d):
             module.p = 0.0
-        for rate in {"drop_rate", "drop_prob", "prob"} & vars(module).keys():  # timm's own layers, or networks without
+        if isinstance(module, PatchDropout | PatchDropoutWithIndices):
+            module.prob = 0.0
+        for rate in {"drop_rate", "drop_prob"} & vars(module).keys():  # timm's other layers, and networks without one
             setattr(module, rate, 0.0)
 
 

@@ -27,7 +27,7 @@ class View:
     ranks: list[str]  # human ranks to look at
     label_of: Callable[[str], pd.Series]  # returns the class names of all images at a rank
     data: Data  # pixels, target classes, and the sample table's `sample_id` and `split`
-    augment: Augment  # the centre crop of the network's own training; its precision
+    augment: Augment  # the centre crop of the network's own training, whose precision is `precision`
     precision: Precision = "float32"
     embedding: np.ndarray | None = None  # float32 [images, D]
     _features: dict[str, torch.Tensor] = field(default_factory=dict)

@@ -88,13 +88,14 @@ def find(params: Samples, threads: int = 1) -> Source:
 
 def _leave_out(source: Source, params: Samples, where: Path | None) -> None:
     """Drop images of splits that are not asked for, and of a test split without labels: they need not have any."""
-    splits = {*source.frame["split"].unique()}
+    published = {*source.frame["split"].unique()}
+    splits = set(published)
     if UNLABELLED in splits and UNLABELLED not in named(params).values():
         labels = source.frame.loc[source.frame["split"] == UNLABELLED, source.ranks]
         if labels.shape[1] and labels.isna().all(axis=None):
             say(f"{where}: left out the split '{UNLABELLED}': its images have no labels")
             splits.remove(UNLABELLED)
-    if unread := {*source.frame["split"].unique()} - wanted(splits, params):
+    if unread := published - wanted(splits, params):
         source.frame = source.frame[~source.frame["split"].isin(unread)].reset_index(drop=True)
 
 

@@ -36,8 +36,9 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
             yield split, f"{rank}/logme", logme(features[labelled], label)
             yield split, f"{rank}/h_score", h_score(features[labelled], label)
             if heads is not None:
-                yield split, f"{rank}/leep", leep(heads[labelled], label)
-                yield split, f"{rank}/nce", nce(heads[labelled].argmax(1), label)
+                known = heads if labelled.all() else heads[labelled]  # as large as all that the head says
+                yield split, f"{rank}/leep", leep(known, label)
+                yield split, f"{rank}/nce", nce(known.argmax(1), label)
 
 
 def logme(features: np.ndarray, label: np.ndarray) -> float:
@@ -65,7 +66,7 @@ def leep(probabilities: np.ndarray, label: np.ndarray) -> float:
     """Return the LEEP score of a head's probabilities [N, Z] for labels [N], numbers from 0."""
     joint = np.stack([probabilities[label == code].sum(0, dtype=np.float64) for code in range(label.max() + 1)])
     conditional = joint / np.maximum(joint.sum(0), np.finfo(np.float64).tiny)
-    # By class, because a copy of all images' probabilities may not fit in memory.
+    # Class by class, because another copy of all probabilities may not fit in memory.
     own = [probabilities[label == code] @ one for code, one in enumerate(conditional)]
     return float(np.log(np.concatenate(own)).mean())
 

@@ -167,10 +167,9 @@ def _listed(names: list[str]) -> str:
 def below(root: Path, archives: bool = False, threads: int = 1) -> list[Folder]:
     """Return all folders below a root, in alphabetical order; hidden ones are left out, links are followed.
 
-    A file is an image by its suffix or, if that says nothing, by its first bytes; but beside `1.jpg`, `1.jpg_original`
-    and `1.NEF` are the same photograph again. With `archives`, a `.tar` counts as a
-    folder. Raises GranularityError: a folder cannot be read, or is a link to one that contains it; or see
-    :func:`tars.scan`.
+    The suffix tells whether a file is an image; if it is unknown, the first bytes do. But beside `1.jpg`, files such as
+    `1.jpg_original` and `1.NEF` are the same photograph again. With `archives`, a `.tar` counts as a folder. Raises
+    GranularityError: a folder cannot be read, or is a link to one that contains it; or see :func:`tars.scan`.
     """
 
     import pandas as pd
@@ -219,12 +218,13 @@ def _in_archive(archive: Path, members: Members) -> Iterator[Folder]:
 def _sorted(files: list[str], folder: Path | None = None) -> tuple[list[str], Counter[str]]:
     """Return the images among some files, in alphabetical order, and the suffixes of the other visible files.
 
-    With `folder`, files whose suffix says nothing are opened, unless they are called as an image is, but for it.
+    With `folder`, files with an unknown suffix are opened, unless an image has the same name with a known one.
     """
     images, others = [], Counter()
     parts = [(name, *os.path.splitext(name)) for name in sorted(files) if not name.startswith(".")]
-    known = {one for name, stem, ending in parts if ending.lower() in ENDINGS for one in (name, stem)}
-    for name, stem, ending in ((name, stem, ending.lower()) for name, stem, ending in parts):
+    parts = [(name, stem, ending.lower()) for name, stem, ending in parts]
+    known = {one for name, stem, ending in parts if ending in ENDINGS for one in (name, stem)}
+    for name, stem, ending in parts:
         silent = folder is not None and (TYPES.guess_type(name)[0] or "image/").startswith("image/")
         if ending in ENDINGS or (silent and not (ending and stem in known) and is_image(folder / name)):
             images.append(name)
