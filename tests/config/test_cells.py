@@ -49,12 +49,13 @@ def test_no_axis_is_called_as_a_column_of_the_studys_tables():
 
 
 def test_power_is_of_draws_in_a_study_of_draws():
-    power = {"arm": "manual-digit", "smallest": 0.5, "spread": 0.4}  # 9 are enough
+    power = {"arm": "manual-digit", "smallest": 0.5, "spread": 0.4}
     one = {"conditions": [{"train_size": 300, "primary": [power]}], "label_spaces": {"manual": ["digit"]}}
-    for cell in made(**one, seeds={"draws": 9, "pretrain": 1}):
-        assert cell.config.conditions[0].primary[0].smallest is None
-    with pytest.raises(GranularityError, match=r"finding 0\.5 points takes 9 draws, not 8; raise seeds\.draws"):
-        made(**one, seeds={"draws": 8, "pretrain": 32})
+    for backbones, enough in ((1, 9), (32, 3)):
+        for cell in made(**one, seeds={"draws": enough, "pretrain": backbones}):
+            assert cell.config.conditions[0].primary[0].smallest is None
+        with pytest.raises(GranularityError, match=rf"at least {enough} draws with {backbones} .*, not {enough - 1};"):
+            made(**one, seeds={"draws": enough - 1, "pretrain": backbones})
 
 
 MISTAKES = [

@@ -210,7 +210,7 @@ CONTRADICTIONS = [
     ("networks.0.name: 'a_merged' has an ending reserved", {"networks": [{"name": "a_merged"}]}),
     ("smallest: determines the number of backbones together with spread", declared(smallest=0.5)),
     (
-        "primary.0.smallest: finding 0.5 points takes 44 backbones per label space, not 8",
+        "primary.0.smallest: finding 0.5 points takes at least 44 backbones per label space, not 8",
         declared(smallest=0.5, spread=1),
     ),
     ("pretrain.micro_batch: 7 does not divide batch_size = 30", {"pretrain": {"batch_size": 30, "micro_batch": 7}}),

@@ -19,9 +19,7 @@ class Primary(Section):
     against: str = Field("target", description="The label space that it is compared with.")
     smallest: Points | None = Field(None, description="The smallest difference to detect, in points of error.")
     spread: Points | None = Field(
-        None,
-        description="Standard deviation of that difference between backbones (in a study of draws: between draws), in "
-        "points, from a pilot run.",
+        None, description="Standard deviation of that difference between backbones, in points, from a pilot run."
     )
 
     @model_validator(mode="after")
@@ -30,9 +28,13 @@ class Primary(Section):
             raise ValueError("smallest: determines the number of backbones together with spread; set both or neither")
         return self
 
-    def backbones(self, comparisons: int) -> int | None:
-        """Return how many backbones or draws detect `smallest` with 90 % power (Guenther 1981), corrected; or None."""
+    def backbones(self, comparisons: int, each: int = 1) -> int | None:
+        """Return how many backbones, or means of `each`, detect `smallest` with 90 % power (Guenther 1981), corrected.
+
+        None if no `smallest` is declared. Means of draws also vary by their images: then it is the least number.
+        """
         if self.smallest is None or self.spread is None:
             return None
         level = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / comparisons)
-        return math.ceil(((level + NormalDist().inv_cdf(POWER)) * self.spread / self.smallest) ** 2 + level**2 / 2)
+        wanted = (level + NormalDist().inv_cdf(POWER)) * self.spread / self.smallest
+        return math.ceil(wanted**2 / each + level**2 / 2)

@@ -271,13 +271,11 @@ def _of_primary(config: Any, made: list[str]) -> Iterator[str]:
         for j, one in enumerate(condition.primary):
             for key in ("arm", "against"):
                 yield from _unknown(f"conditions.{i}.primary.{j}.{key}", [getattr(one, key)], "label space", asked)
-            if (needed := one.backbones(comparisons)) is None:
-                continue
-            what = f"conditions.{i}.primary.{j}.smallest: finding {one.smallest} points takes {needed}"
-            if draws > 1 and draws < needed:
-                yield f"{what} draws, not {draws}; raise seeds.draws"
-            elif draws == 1 and backbones < needed:
-                yield f"{what} backbones per label space, not {backbones}; raise conditions.{i}.backbones"
+            what = f"conditions.{i}.primary.{j}.smallest: finding {one.smallest} points takes at least"
+            if draws > 1 and draws < (needed := one.backbones(comparisons, each=backbones) or 0):
+                yield f"{what} {needed} draws with {backbones} backbones, not {draws}; raise seeds.draws"
+            elif draws == 1 and backbones < (needed := one.backbones(comparisons) or 0):
+                yield f"{what} {needed} backbones per label space, not {backbones}; raise conditions.{i}.backbones"
 
 
 def _of_merged(config: Any, made: Iterable[Space]) -> Iterator[str]:
