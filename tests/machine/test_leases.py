@@ -152,13 +152,40 @@ def test_candidates_are_those_that_cuda_would_see(monkeypatch, named, devices):
         assert leases.take(len(devices)) == devices
 
 
-@pytest.mark.parametrize(("script", "count"), [("echo 0; echo 1", 2), ("echo No devices were found", 0), ("exit 9", 0)])
-def test_the_machine_is_asked_how_many_gpus_it_has(tmp_path, monkeypatch, script, count):
-    program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine whose `nvidia-smi` is a given script."""
+
+    def prepare(script: str) -> None:
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        leases.listed.cache_clear()
+
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert leases.machine_gpus.__wrapped__() == count
+    yield prepare
+    leases.listed.cache_clear()
+
+
+TWO = "echo 0, GPU-8f12, NVIDIA GeForce RTX 3090; echo 1, GPU-aa34, NVIDIA GeForce RTX 4090"
+
+
+@pytest.mark.parametrize(("script", "count"), [(TWO, 2), ("echo No devices were found", 0), ("exit 9", 0)])
+def test_the_machine_is_asked_how_many_gpus_it_has(machine, script, count):
+    machine(script)
+    assert leases.machine_gpus() == count
+
+
+@pytest.mark.parametrize(
+    ("named", "models"),
+    [(None, ["3090", "4090"]), ("1", ["4090"]), ("GPU-8f", ["3090"]), ("MIG-GPU-8f/1/0", ["3090", "4090"])],
+)
+def test_the_key_names_the_gpus_that_compute(machine, monkeypatch, named, models):
+    machine(TWO)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if named is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    assert device.machine("cuda") == {"gpu": [f"NVIDIA GeForce RTX {model}" for model in models]}
 
 
 def test_slurm_jobs_own_their_devices_whatever_the_numbers(start):

@@ -1,14 +1,21 @@
 """The artifact contract, by doing it: kill, flip, truncate, swap, fill the disk."""
 
+import errno
 import json
+import os
+import resource
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from granularity.base import regular
 from granularity.base.errors import GranularityError
 from granularity.look import inspection
-from granularity.store import writer
+from granularity.store import hashing, writer
 from granularity.store.artifact import FORM, Artifact, as_text
 from granularity.store.code import RESULT_VERSION, code_digest
 from support import writing
@@ -46,6 +53,55 @@ def test_round_trip_and_manifest(tmp_path):
     assert manifest["schema_version"] == RESULT_VERSION
     assert manifest["code"] == {"modules": [*MODULE], "digest": code_digest(*MODULE)}
     assert {"started", "wall_seconds", "cpu_seconds", "peak_memory_mb"} == set(manifest["cost"])
+
+
+def test_whoever_the_umask_says_may_read_all_files(tmp_path):
+    """Also weights, which safetensors writes for their owner alone."""
+    with writing.create(tmp_path / "thing") as out:
+        out.tensors("weights.safetensors", {"a": torch.ones(2)})
+    modes = {file.stat().st_mode & 0o777 for file in Artifact.open(tmp_path / "thing").folder.iterdir()}
+    umask = os.umask(0)
+    os.umask(umask)
+    assert modes == {0o444 & ~umask}
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ESTALE])
+def test_what_the_system_does_not_let_be_read_is_not_taken_for_damaged(tmp_path, monkeypatch, number):
+    thing = make(tmp_path / "results/thing")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # nothing is known to be sound
+    opened = os.open
+
+    def refused(path, *how):
+        if str(path).endswith("values.npy"):
+            raise OSError(number, os.strerror(number), str(path))
+        return opened(path, *how)
+
+    monkeypatch.setattr(hashing.os, "open", refused)
+    with pytest.raises(regular.UnreadableError, match=rf"values\.npy: cannot be read \({os.strerror(number)}"):
+        writer.sound(tmp_path / "results/.store", thing.kind, thing.manifest["key"])
+    (problem,) = inspection.verify(tmp_path / "results")["problems"]
+    assert "cannot be read" in problem and thing.folder.is_dir()
+
+
+def test_the_store_may_be_a_link_to_another_disk(tmp_path):
+    results = tmp_path / "results"
+    make(results / "thing")
+    (tmp_path / "disk").mkdir()
+    (results / ".store").rename(tmp_path / "disk/ours")
+    (results / ".store").symlink_to(tmp_path / "disk/ours")
+    for values in (np.ones(2), np.ones(2), np.ones(3)):
+        assert make(results / "thing", values=values).path == results / "thing"
+    assert inspection.verify(results)["problems"] == []
+
+
+def test_costs_are_those_of_a_jobs_processes_too(tmp_path):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with writing.create(tmp_path / "thing") as out:
+        subprocess.run([sys.executable, "-c", "bytes(300 << 20).count(1)"], check=True)
+        out.text("value.txt", "1")
+    after, cost = resource.getrusage(resource.RUSAGE_CHILDREN), Artifact.open(tmp_path / "thing").manifest["cost"]
+    assert cost["cpu_seconds"] > 0.9 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert cost["peak_memory_mb"] > 300
 
 
 @pytest.mark.parametrize("field", [*FORM, "cost.started", "cost.wall_seconds", "code.modules"])

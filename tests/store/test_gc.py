@@ -71,6 +71,27 @@ def test_what_has_got_a_name_or_a_writer_meanwhile_is_kept(tmp_path):
         place.point(results / "thing", lost, "thing", "0")
 
 
+def test_results_of_a_moved_folder_are_kept(tmp_path, capsys):
+    results = tmp_path / "results"
+    made = make(results / "mine/thing", 1, {"first": make(results / "first", 2)})
+    make(results / "first", 3)
+    (results / "2025").mkdir()
+    (results / "mine").rename(results / "2025/mine")  # its names are relative links, which now lead nowhere
+    assert found(results) == {}
+    assert f"{results}/2025/mine/thing: leads to no result (names like it: 1)" in capsys.readouterr().err
+    (results / "2025/mine").rename(results / "mine")
+    assert Artifact.open(results / "mine/thing").folder == made.folder
+
+
+def test_what_a_job_deletes_meanwhile_is_no_error(tmp_path, monkeypatch):
+    results = tmp_path / "results"
+    lost = make(results / "thing", 1)
+    make(results / "thing", 2)
+    seen = [*place._without_need(results, results / ".store", set()), (results / ".store/.new/gone", "gone")]
+    monkeypatch.setattr(place, "_without_need", lambda *_: seen)
+    assert [path.name for path in found(results)] == [lost.folder.name]
+
+
 def test_links_and_what_is_no_generation_are_never_deleted(tmp_path, capsys):
     results, mine = tmp_path / "results", tmp_path / "mine"
     lost = make(results / "thing", 1)

@@ -126,6 +126,24 @@ def test_what_was_published_is_not_written_to_again(tmp_path, whole, checkpoint_
     assert published.read_bytes() == before and not published.samefile(tmp_path / "out/shards/0.bin")
 
 
+def test_a_colleague_continues_a_killed_job_in_files_of_his_own(tmp_path, whole, checkpoint_always, monkeypatch):
+    """Who may write in a file by its group may not change its permissions."""
+    stop_at(tmp_path / "out", 48)
+    theirs = {(file.stat().st_ino) for file in (writing.work(tmp_path / "out") / "shards").iterdir()}
+    chmod = Path.chmod
+
+    def refused(path, mode):
+        if path.stat().st_ino in theirs:
+            raise PermissionError(1, "Operation not permitted", str(path))
+        chmod(path, mode)
+
+    monkeypatch.setattr(Path, "chmod", refused)
+    make(tmp_path / "out")
+    assert contents(tmp_path / "out") == whole
+    written = [file.stat() for file in (tmp_path / "out/shards").iterdir()]
+    assert theirs.isdisjoint(one.st_ino for one in written) and not any(one.st_mode & 0o222 for one in written)
+
+
 def rows(output: Path, before: Callable = id) -> list[int]:
     began = []
 

@@ -1,11 +1,13 @@
 """Results of other code are accepted on evidence: an edit that changes nothing, and one that does."""
 
 import json
+import os
+import sys
 
 import pytest
 
 from granularity.store.artifact import Artifact
-from support.checkout import Checkout
+from support.checkout import Checkout, wait
 
 pytestmark = pytest.mark.workflow
 
@@ -45,7 +47,16 @@ def generations(checkout):
 
 
 def adopt(checkout, code=0):
-    return checkout.run("granularity", "adopt", *FILES, code=code)
+    """By the checkout's own program: another that PATH has first must not be asked for the evidence."""
+    other = checkout.path("other/granularity")
+    other.parent.mkdir(exist_ok=True)
+    other.write_text("#!/bin/sh\nexit 9\n")
+    other.chmod(0o755)
+    path = f"{other.parent}{os.pathsep}{checkout.environment['PATH']}"
+    process = checkout.start(sys.executable, "-m", "granularity", "adopt", *FILES, PATH=path)
+    output, _ = wait(process, 300)
+    assert process.returncode == code, output
+    return output
 
 
 def status(checkout):

@@ -3,6 +3,7 @@
 import io
 import re
 import shutil
+import sys
 import tarfile
 
 import pytest
@@ -102,6 +103,26 @@ def test_a_result_that_is_not_what_its_manifest_says_does_not_enter_the_store(pu
         cli.app(["pull", str(results), str(pushed)], standalone_mode=False)
     kinds = {name.split("/")[0] for name in made_in(results)}
     assert "embed" not in kinds and leftovers(results) == [] and not list(tmp_path.rglob("outside"))
+
+
+def test_a_damaged_single_run_is_named_with_what_mends_it(tiny, empty, tmp_path):
+    """No name leads to it: there is no stamp to delete."""
+    shutil.copytree(tiny.path("results"), empty.path("results"), symlinks=True)
+    run = next(empty.path("results/.store/run").iterdir())
+    said = (run / "run.json").read_bytes()
+    (run / "run.json").unlink()
+    (run / "run.json").write_bytes(said[:-2] + b" \n")
+    output = empty.run("granularity", "push", "results", str(tmp_path / "away"), code=1)
+    assert f"{run}/run.json: corrupt" in output and f"delete the folder {run}; what needs it" in output
+    shutil.rmtree(run)
+    empty.run("granularity", "push", "results", str(tmp_path / "away"))
+
+
+def test_a_full_disk_is_not_the_fault_of_the_other_place(pushed, empty):
+    pull = f"ulimit -f 20; {sys.executable} -m granularity pull results {pushed}"
+    output = empty.run("bash", "-c", pull, code=1)
+    assert re.search(r"results/\.store/\.new/\S+: cannot be written \(File too large\); free space", output)
+    assert leftovers(empty.path("results")) == []
 
 
 def test_a_place_that_cannot_be_reached_is_one_line(empty):

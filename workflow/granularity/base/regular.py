@@ -1,6 +1,7 @@
 """Read untrusted files: only regular files of a plausible size are opened; links to them are followed.
 
-Otherwise raise :class:`GranularityError` (:class:`MissingError` if the file does not exist).
+Otherwise raise :class:`GranularityError`: :class:`MissingError` if the file does not exist, :class:`UnreadableError` if
+the system does not let it be read.
 """
 
 import os
@@ -18,12 +19,16 @@ class MissingError(GranularityError):
     """Raised if a file does not exist."""
 
 
+class UnreadableError(GranularityError):
+    """Raised if the system does not let a file be read, which says nothing about its content."""
+
+
 def check_regular(path: str | Path) -> os.stat_result:
     """Return the status of a regular file (`os.stat`) without opening it."""
     try:
         found = os.stat(path)
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     if not stat.S_ISREG(found.st_mode):
         what = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
         raise GranularityError(f"{path}: is {what}, not a file")
@@ -40,7 +45,7 @@ def open_regular(path: str | Path) -> BinaryIO:
     try:
         return open(path, "rb")
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
 
 
 def read_regular(path: str | Path, most_bytes: int) -> bytes:
@@ -50,7 +55,7 @@ def read_regular(path: str | Path, most_bytes: int) -> bytes:
             if os.fstat(stream.fileno()).st_size <= most_bytes:
                 return stream.read()
         except OSError as error:
-            raise _unreadable(path, error) from None
+            raise unreadable(path, error) from None
     raise GranularityError(f"{path}: is larger than {most_bytes:,} bytes, the limit for such a file")
 
 
@@ -62,6 +67,7 @@ def read_text(path: str | Path, most_bytes: int = LARGEST_TEXT, what: str = "tex
         raise GranularityError(f"{path}: is no {what}") from None
 
 
-def _unreadable(path: str | Path, error: OSError | ValueError) -> GranularityError:
-    kind = MissingError if isinstance(error, FileNotFoundError | NotADirectoryError) else GranularityError
+def unreadable(path: str | Path, error: OSError | ValueError) -> GranularityError:
+    """Return the error to raise for one of the system about a file."""
+    kind = MissingError if isinstance(error, FileNotFoundError | NotADirectoryError) else UnreadableError
     return kind(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})")

@@ -33,7 +33,7 @@ def describe(path: Path, rows: int | None = None, width: int | None = None, clos
         "folder": os.path.relpath(artifact.folder),
         "kind": artifact.kind,
         "digest": artifact.digest,
-        "state": "; ".join(artifact.corrupt(records=closely)) or "verified",
+        "state": "; ".join(artifact.problems(records=closely)) or "verified",
         "code": f"{' '.join(code['modules'])} {code['digest']}{made_now}",
         "made": f"{cost['started']}, {seconds(cost['wall_seconds'])} wall, {seconds(cost['cpu_seconds'])} CPU, "
         f"{megabytes(cost['peak_memory_mb'])} peak",
@@ -93,7 +93,7 @@ def verify(root: Path) -> dict[str, Any]:
         if artifact.folder in seen:  # a second name of it
             continue
         seen.add(artifact.folder)
-        problems += artifact.corrupt(anew=True)
+        problems += artifact.problems(anew=True)
         size += artifact.size
         if path not in unnamed and not is_current(artifact):
             other_code.append(str(path))
@@ -143,7 +143,7 @@ def _below(path: Path) -> list[Artifact]:
 
 def _as_dict(artifact: Artifact) -> dict[str, Any]:
     lineage = {role: str(source.folder) for role, source in artifact.lineage().items()}
-    own = {"path": str(artifact.path), "folder": str(artifact.folder), "problems": list(artifact.corrupt())}
+    own = {"path": str(artifact.path), "folder": str(artifact.folder), "problems": list(artifact.problems())}
     return {**own, "lineage": lineage, **artifact.manifest}
 
 

@@ -141,7 +141,7 @@ def _result(results: Results, planned: PlannedJob, stamp: Path) -> State:
     """Return state, detail and artifact of a job that has a stamp."""
     try:
         artifact = results.open(planned)
-        damage = next(artifact.corrupt(hashed=False), None) or artifact.unlike(stamp)
+        damage = next(artifact.problems(hashed=False), None) or artifact.unlike(stamp)
     except OtherVersionError:
         return "outdated", (OTHER_VERSION,), None
     except GranularityError as error:

@@ -41,19 +41,33 @@ def candidates() -> list[str]:
 
 
 @functools.cache
-def machine_gpus() -> int:
-    """Count the machine's GPUs without starting CUDA, which reads CUDA_VISIBLE_DEVICES only once."""
+def listed() -> list[list[str]] | None:
+    """Return index, UUID and model of the machine's GPUs without starting CUDA, or None without `nvidia-smi`.
+
+    CUDA reads CUDA_VISIBLE_DEVICES only once, when it starts.
+    """
     if shutil.which("nvidia-smi") is None:
-        return len(list(Path("/dev").glob("nvidia[0-9]*")))
-    command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
-    return sum(line.strip().isdigit() for line in subprocess.run(command, capture_output=True).stdout.splitlines())
+        return None
+    command = ["nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,noheader"]
+    lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+    rows = [[part.strip() for part in line.split(",", 2)] for line in lines]
+    return [row for row in rows if len(row) == 3 and row[0].isdigit()]
+
+
+def machine_gpus() -> int:
+    """Count the machine's GPUs."""
+    return len(list(Path("/dev").glob("nvidia[0-9]*"))) if (rows := listed()) is None else len(rows)
 
 
 def models() -> list[str]:
-    """Return the models of the machine's GPUs, without repetition, as the driver names them."""
-    texts = (file.read_text() for file in Path("/proc/driver/nvidia/gpus").glob("*/information"))
-    named = (re.search(r"^Model:\s*(.+)$", text, re.MULTILINE) for text in texts)
-    return sorted({found[1].strip() for found in named if found}) or ["unknown"]
+    """Return the models of the GPUs that this process may use, without repetition; of all, if these are not known."""
+    rows, own = listed() or [], candidates()
+    found = {model for index, uuid, model in rows for one in own if one == index or uuid.startswith(one)}
+    if not (found := found or {model for *_, model in rows}):  # no nvidia-smi: what the driver says
+        texts = (file.read_text() for file in Path("/proc/driver/nvidia/gpus").glob("*/information"))
+        named = (re.search(r"^Model:\s*(.+)$", text, re.MULTILINE) for text in texts)
+        found = {one[1].strip() for one in named if one}
+    return sorted(found) or ["unknown"]
 
 
 def wanted() -> int:
@@ -77,6 +91,7 @@ def take(count: int = 1) -> list[str]:
         finally:
             queue.release()
     held = [device for device in candidates() if device in _held]
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # so that CUDA counts as nvidia-smi does
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(held)
     return held
 

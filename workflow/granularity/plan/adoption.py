@@ -3,6 +3,7 @@
 import getpass
 import secrets
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -72,7 +73,9 @@ def evidence(one: Outdated) -> Artifact:
     plan, job, old = one.plan, one.job, one.artifact
     trial = place.store_of(old.place) / TRIAL / secrets.token_hex(8)
     trial.parent.mkdir(parents=True, exist_ok=True)
-    words = [*commands.words(plan, job, output=str(trial)), "--threads", str(commands.threads(plan, job))]
+    # This program, not another that PATH may have first.
+    _, *words = commands.words(plan, job, output=str(trial))
+    words = [sys.executable, "-m", "granularity", *words, "--threads", str(commands.threads(plan, job))]
     try:
         ended = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if ended.returncode:
@@ -82,6 +85,11 @@ def evidence(one: Outdated) -> Artifact:
     finally:
         trial.unlink(missing_ok=True)
         place.stamp_of(trial).unlink(missing_ok=True)
+    if (code := new.manifest["code"]["digest"]) != one.origin["code"]["digest"]:
+        raise GranularityError(
+            f"{old.path}: was recomputed by other code ({code}) than is to be adopted "
+            f"({one.origin['code']['digest']}); nothing is adopted. Was a file edited meanwhile?"
+        )
     if new.digest != old.digest:
         raise GranularityError(
             f"{old.path}: the recomputed result differs ({new.digest[:12]}, was {old.digest[:12]}); nothing of this "
@@ -97,7 +105,7 @@ def adopt(one: Outdated, proof: Artifact) -> None:
         place.point(old.place, proof.folder, proof.kind, proof.digest)
         return
     for problem in old.corrupt():
-        raise GranularityError(f"{problem}; delete {place.stamp_of(old.path)}, and snakemake recomputes it")
+        raise GranularityError(f"{problem}; {old.remedy}")
     by = {
         "evidence": {"name": proof.manifest["name"], "key": proof.manifest["key"], "digest": proof.digest},
         "by": f"{getpass.getuser()} on {host()}",

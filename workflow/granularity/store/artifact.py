@@ -140,7 +140,7 @@ class Artifact:
         if kind is not None and artifact.kind != kind:
             raise GranularityError(f"{artifact.path}: is a '{artifact.kind}' artifact where '{kind}' is needed")
         for problem in artifact.corrupt(records=False):
-            raise GranularityError(f"{problem}; delete {place.stamp_of(artifact.path)}, and snakemake recomputes it")
+            raise GranularityError(f"{problem}; {artifact.remedy}")
         return artifact
 
     @classmethod
@@ -164,6 +164,13 @@ class Artifact:
     def digest(self) -> str:
         """SHA-256 over the kind, the contents of all data files and the facts."""
         return self.manifest["digest"]
+
+    @property
+    def remedy(self) -> str:
+        """What to do if it is damaged, for messages."""
+        if place.STORE in self.place.parts:  # it was reached without a name
+            return f"delete the folder {self.path}; what needs it makes it again"
+        return f"delete {place.stamp_of(self.path)}, and snakemake recomputes it"
 
     @property
     def place(self) -> Path:
@@ -195,7 +202,7 @@ class Artifact:
         return sum(entry["bytes"] for entry in self.manifest["files"].values())
 
     def corrupt(self, hashed: bool = True, anew: bool = False, records: bool = True) -> Iterator[str]:
-        """Yield one line for each problem.
+        """Yield one line for each sign of damage. Raise UnreadableError if the system does not let a file be read.
 
         Args:
             hashed: hash the files; otherwise check only their sizes, which is quick.
@@ -214,8 +221,17 @@ class Artifact:
                 for name, digest in hashing.hashes(self.folder, counted, anew).items():
                     if digest != files[name]["sha256"]:
                         yield f"{self.path / name}: corrupt (its SHA-256 differs from the manifest)"
+            except regular.UnreadableError:
+                raise
             except GranularityError as error:
                 yield str(error)
+
+    def problems(self, **how: bool) -> Iterator[str]:
+        """Yield what :meth:`corrupt` yields, and an unreadable file as a line too."""
+        try:
+            yield from self.corrupt(**how)
+        except regular.UnreadableError as error:
+            yield str(error)
 
     def unlike(self, stamp: Path) -> str | None:
         """Return what is wrong with a stamp file, or None if it belongs to this artifact."""
@@ -294,7 +310,7 @@ def _damage(file: Path, size: int) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError as error:
-        return f"cannot be read ({error.strerror or error})"
+        raise regular.unreadable(file, error) from None
     if not stat.S_ISREG(status.st_mode):
         return "not a regular file"
     return None if status.st_size == size else f"corrupt ({status.st_size} bytes, the manifest says {size})"

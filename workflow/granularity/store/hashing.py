@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from granularity.base import regular
 from granularity.base.errors import GranularityError
 from granularity.store.lock import host
 
@@ -58,7 +59,8 @@ def _sha256_of(value: Any) -> str:
 def digests(paths: Sequence[Path]) -> list[str]:
     """Return the SHA-256 of files, in hexadecimal and in the given order, hashed on all CPUs that this process may use.
 
-    Raise GranularityError for a link, a file that is not regular or not readable, or one that changes meanwhile.
+    Raise GranularityError for a link, a file that is not regular, or one that changes meanwhile, and the errors of
+    :mod:`granularity.base.regular` for one that is missing or not readable.
     """
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(_digest, paths))
@@ -102,8 +104,7 @@ def _digest(path: Path) -> str:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise GranularityError(f"{path}: is a link; put the file itself there") from None
-        reason = error.strerror or error
-        raise GranularityError(f"{path}: cannot be read ({reason}); check that it exists and is readable") from None
+        raise regular.unreadable(path, error) from None
     # Its ctime may change, because another job may add or remove a hard link.
     if _as_state(before)[:4] != _as_state(after)[:4]:
         raise GranularityError(f"{path}: changed while it was read; try again when nothing writes to it")

@@ -158,8 +158,11 @@ def point(output: Path, target: Path, kind: str, digest: str) -> None:
         if not target.is_dir():
             raise GranularityError(f"{target}: `granularity gc` has just deleted it; run the same command again")
         if not (output.is_symlink() and output.resolve() == target.resolve()):
+            real, store = target.resolve(), store_of(output).parent.resolve() / STORE
+            if store.resolve() == real.parents[1]:  # through `.store`, which may itself be a link: see is_name
+                real = store.joinpath(*real.parts[-2:])
             with replacing(output) as temporary:  # resolved, because a parent folder may itself be a link
-                temporary.symlink_to(os.path.relpath(target.resolve(), output.parent.resolve()))
+                temporary.symlink_to(os.path.relpath(real, output.parent.resolve()))
     write_atomically(stamp_of(output), stamp_text(kind, digest).encode())
     _to_disk(output.parent)
 
@@ -203,6 +206,12 @@ def find_torn(root: str | Path) -> list[Path]:
     return sorted(path for path in files if is_torn(path))
 
 
+def moved(root: Path) -> dict[Path, Path]:
+    """Return names below a folder of results that lead nowhere, as in a folder that was moved, with their results."""
+    found = {name: root / STORE / Path(*name.readlink().parts[-2:]) for name in find_lost(root) if is_name(name)}
+    return {name: folder for name, folder in found.items() if folder.is_dir()}
+
+
 def _walk(root: Path) -> Iterator[tuple[Path, bool, list[str]]]:
     """Walk folders, following links; yield each with whether it is an artifact, and its files and skipped folders."""
     if not root.exists():
@@ -238,9 +247,10 @@ def new_folder(store: Path) -> Iterator[Path]:
 
 def publish(folder: Path, target: Path, durable: bool = True) -> bool:
     """Move a writer's folder to its final place, complete and flushed to disk; False if another writer was faster."""
+    readable = folder.stat().st_mode & 0o444  # by whom the umask says; safetensors makes files for their owner alone
     for path in (*folder.rglob("*"), folder):
         if path.is_file():
-            path.chmod(path.stat().st_mode & 0o7555)  # read-only
+            _protect(path, readable)
         if durable:
             _to_disk(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -253,6 +263,19 @@ def publish(folder: Path, target: Path, durable: bool = True) -> bool:
     if durable:
         _to_disk(target.parent)
     return True
+
+
+def _protect(path: Path, readable: int) -> None:
+    """Make a file read-only; copy one that a colleague has written and may still write."""
+    before = path.stat().st_mode
+    if (mode := before & 0o7555 | readable) != before:
+        try:
+            path.chmod(mode)
+        except PermissionError:
+            if before & 0o222:
+                with replacing(path) as own:
+                    shutil.copyfile(path, own)
+                    own.chmod(mode)
 
 
 def put_aside(folder: Path, why: str) -> None:
@@ -317,6 +340,8 @@ def needless(root: Path, days: float) -> list[Found]:
     store = root / STORE
     if not store.is_dir():
         raise GranularityError(f"{root}: contains no {STORE}; name a folder of results, such as results")
+    if lost := moved(root):
+        say(f"{min(lost)}: leads to no result (names like it: {len(lost)}); was its folder moved? The results are kept")
     live, now = lock.living(store / LOCKS), time.time()
     candidates, leftovers, staying = (
         [],
@@ -324,8 +349,9 @@ def needless(root: Path, days: float) -> list[Found]:
         {},
     )  # per file: how many hard links would remain; the last one frees the space
     for path, why in _without_need(root, store, live):
-        stats = [item.lstat() for item in (path, *(() if path.is_symlink() else path.rglob("*")))]
-        candidates.append(((now - max(item.st_mtime for item in stats)) / DAY, path, why, stats))
+        with contextlib.suppress(FileNotFoundError):  # a job has ended meanwhile, and deleted it
+            stats = [item.lstat() for item in (path, *(() if path.is_symlink() else path.rglob("*")))]
+            candidates.append(((now - max(item.st_mtime for item in stats)) / DAY, path, why, stats))
     for age, path, why, stats in sorted(candidates, key=lambda item: -item[0]):
         size = 0
         for item in (item for item in stats if not stat.S_ISDIR(item.st_mode)):
@@ -354,7 +380,7 @@ def delete(root: Path, found: list[Found]) -> list[Found]:
 
 
 def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Path, str]]:
-    needed, works = closure(path.resolve() for path in find(root)), works_of(store)
+    needed, works = closure(path.resolve() for path in (*find(root), *moved(root).values())), works_of(store)
     for folder in all_of(store):
         # Single runs are kept while any job lives, or is unfinished: it may not have published its result yet.
         unfinished = (live or works) and folder.parent.name in PARTS

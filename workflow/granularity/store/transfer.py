@@ -103,7 +103,7 @@ def push(root: Path, url: str) -> str:
     missing = [result for key, result in sorted(all_of.items()) if _tar(key) not in tars]
     for artifact in track(missing, len(missing), f"sending to {url}", "results"):
         for problem in artifact.corrupt():
-            raise GranularityError(f"{problem}; delete {place.stamp_of(artifact.path)}, and snakemake recomputes it")
+            raise GranularityError(f"{problem}; {artifact.remedy}")
         with remote.writing(f"generations/{_tar(_key(artifact))}") as stream:
             _write_tar(stream, artifact.folder, [MANIFEST, *artifact.manifest["files"]])
     for top, named in tops.items():
@@ -217,7 +217,11 @@ def _write(source: IO[bytes], target: Path) -> str:
     with target.open("xb") as stream:
         while piece := source.read(PIECE):
             digest.update(piece)
-            stream.write(piece)
+            try:
+                stream.write(piece)
+                stream.flush()
+            except OSError as error:  # of this machine's disk: what is received from is not to blame
+                raise GranularityError(f"{target}: cannot be written ({error.strerror or error}); free space") from None
     return digest.hexdigest()
 
 

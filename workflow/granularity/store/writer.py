@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from granularity.base import interrupt
+from granularity.base import interrupt, regular
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.store import hashing, place
@@ -47,7 +47,7 @@ PACKAGES: tuple[str, ...] = (
 )
 PACKAGES += ("numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "safetensors", "pillow", "matplotlib")
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV, errno.ENOSYS)
-Began = tuple[float, float, float]  # readings of the clocks `time`, `monotonic` and `process_time`
+Began = tuple[float, float, float]  # `time`, `monotonic`, and CPU seconds
 Values = Mapping[str, Any]
 Inputs = Mapping[str, Artifact]
 Names = Sequence[str]
@@ -239,13 +239,18 @@ def publish(folder: Path, store: Path, manifest: Values, durable: bool = True) -
 
 
 def sound(store: Path, kind: str, key: str) -> Artifact | None:
-    """Return the verified generation of a key, or None if there is none. Put a damaged one aside."""
+    """Return the verified generation of a key, or None if there is none. Put a damaged one aside.
+
+    Raise UnreadableError if the system does not let it be read, as if a colleague's file has no read permission.
+    """
     folder = place.generation(store, kind, key)
     if not os.path.lexists(folder):
         return None
     try:
         artifact = Artifact.peek(folder)
         wrong = next(artifact.corrupt(), None)
+    except regular.UnreadableError:
+        raise
     except GranularityError as error:
         wrong = str(error)
     if wrong is None:
@@ -281,7 +286,7 @@ def _write_manifest(
         "params": dict(params),
         "facts": list(facts),
         "summary": writer.summary,
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": [Path(sys.argv[0]).name.replace("__main__.py", "granularity"), *sys.argv[1:]],
         "all_packages": package_versions(),
         "hardware": hardware(),
         "cost": cost(since),
@@ -348,18 +353,27 @@ def hardware() -> dict[str, Any]:
 
 
 def began() -> Began:
-    return time.time(), time.monotonic(), time.process_time()
+    return time.time(), time.monotonic(), _cpu()
+
+
+def _cpu() -> float:
+    """Return the CPU time of this process and of those that it has started and that have ended."""
+    return sum(os.times()[:4])
 
 
 def cost(since: Began) -> dict[str, Any]:
-    """Return the cost of a job since it began; for GPUs, the peak memory of torch's tensors on any one."""
+    """Return the cost of a job since it began: CPU time with its processes', and the memory of the largest of them.
+
+    For GPUs, the peak memory of torch's tensors on any one.
+    """
     started, clock, cpu = since
     unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes, or kilobytes
+    largest = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     costs = {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "wall_seconds": round(time.monotonic() - clock, 3),
-        "cpu_seconds": round(time.process_time() - cpu, 3),
-        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1),
+        "cpu_seconds": round(_cpu() - cpu, 3),
+        "peak_memory_mb": round(max(largest) / unit, 1),
     }
     if (cuda := _cuda()) is not None:
         peak = max(cuda.max_memory_allocated(index) for index in range(cuda.device_count()))
