@@ -41,7 +41,8 @@ ANSWER = """
 - **The noise is class balance.** With 70 % positive inputs OOD, 5,000 inputs leave {70 % positive}; with the
 difference of means divided by the covariance (*whitened*), {70 % positive, whitened}.
 - **If four blocks of the background shift in different groups**, one mean leaves {mean, d = 4}, singular vectors of
-second moments {moments, d = 4}; these removed core features in {false} of ten seeds where all signs change.
+second moments {moments, d = 4}. Where all signs change, these removed core features in {false} of ten seeds and found
+nothing in the others.
 - **It fails where the shift flips core features with the label:** 8 of 32 leave {flips 8 core}, because means do not
 move. A shift added to all 32 costs one class: the risk in distribution is
 {added to 32 core | id_risk}.

@@ -33,6 +33,16 @@ RUN, SMALL, OWN = (pretraining("manual-digit", seed) for seed in range(3))
 FINE = finetuning("manual-digit")
 STEM = Model(args={**TINY, "channels": [4, 8, 8, 16]}, stem="timm")
 PUBLISHED = {"published": RUN.name, "early": f"{RUN.id}@1", "finetuned": FINE.id, "small": SMALL.name}
+OTHERS = {  # networks whose outputs are not one softmax: run, its source, options
+    "sigmoid": (pretraining("several"), "hierarchy", "hierarchy/several", {}),
+    "levels": (
+        pretraining("several", 1),
+        "hierarchy",
+        "hierarchy/several",
+        {"objective": {"name": "levels", "options": {"weights": [1, 2]}}},
+    ),
+    "distil": (pretraining("distil"), "embed", "embed", {"objective": {"name": "distil"}}),
+}
 MINE = """import timm
 EXTENDS = "network"
 def build(model, channels, seed):
@@ -90,6 +100,9 @@ def results(tmp_path_factory) -> Path:
         options = {"network": name, "model": model, "recipe": SHORT, "runs": [run.name], "keep": [1]}
         tasks.run("pretrain", pretrain / name / "all", options, **data, hierarchy=space)
     extensions.load([])
+    for name, (run, role, source, more) in OTHERS.items():
+        options = {"network": name, "model": STEM, "recipe": SHORT, "runs": [run.name], **more}
+        tasks.run("pretrain", pretrain / name / "all", options, **data, **{role: where / source})
     options = {"recipe": SHORT, "runs": [FINE.name], "keep": True, "transfer": "to"}
     tasks.run("finetune", where / "finetune/to/net/all", options, **data, pretrain=pretrain / "net/all")
     measured = {"name": "right", "measure": "accuracy", "of": ["backbones"], "splits": ["val"], "runs": [RUN.name]}
@@ -129,6 +142,18 @@ def test_networks_and_their_cards_say_the_same_where_this_package_is_not(results
     assert json.loads(config)["label_names"] == job.table("classes.parquet")["name"].tolist()
     assert not {"license", "tag", "url", "origin_url"} & {*json.loads(config)["pretrained_cfg"]}  # timm's
     assert len(json.loads((tmp_path / "small/labels.json").read_text())["label_names"]) == 10
+
+
+def test_a_card_says_what_outputs_are_where_they_are_not_one_softmax(results, tmp_path):
+    said = {}
+    for name, (run, *_) in OTHERS.items():
+        export("backbone", run.name, "--to", tmp_path / name, "--results", results)
+        said[name] = (tmp_path / name / "README.md").read_text()
+    assert "3 classes; outputs: its own, a sigmoid per class" in said["sigmoid"]
+    assert "a softmax per level of labels" in said["levels"] and '"weights": ' in said["levels"]
+    assert "no classes; outputs: its own, an embedding" in said["distil"] and "| error |" not in said["distil"]
+    assert "tags: [image-feature-extraction, timm]" in said["distil"]
+    assert "label_names" not in json.loads((tmp_path / "distil/config.json").read_text())
 
 
 # ---------------------------------------------------------------- label spaces
@@ -206,7 +231,8 @@ def test_embeddings_leave_with_a_map_labels_and_images_and_come_back(results, tm
 def test_histories_are_a_table_or_event_files(results, tmp_path):
     export("history", results, "--to", tmp_path / "table")
     table = pd.read_csv(tmp_path / "table/history.csv")
-    assert table.groupby("run", sort=False).size().to_dict() == {FINE.id: 2, RUN.id: 2, SMALL.id: 2, OWN.id: 2}
+    trained = [FINE, RUN, SMALL, OWN, *(run for run, *_ in OTHERS.values())]
+    assert table.groupby("run", sort=False).size().to_dict() == {run.id: 2 for run in trained}
     losses = Artifact.open(results / "mine/train-120/finetune/to/net/all").table("history.parquet")["train_loss"]
     assert table[table["run"] == FINE.id]["train_loss"].tolist() == losses.tolist()
     export("history", results, "--to", tmp_path / "events", "--format", "tensorboard")

@@ -20,6 +20,11 @@ from granularity.store.artifact import Artifact
 
 WEIGHTS = "model.safetensors"
 OF_OTHERS = ("tag", "license", "origin_url", "paper_ids", "paper_name", "notes", "description")  # of timm's own weights
+OUTPUTS = {  # what the outputs are, by objective, where they are not one softmax over classes
+    "levels": "a softmax per level of labels, in this order; the level with the largest weight answers",
+    "distil": "an embedding",
+    "mask": "pixels of patches",
+}
 MARKUP, ESCAPED = r"([\\`*_\[\]<>|&#!])", r"\\\1"  # of Markdown
 CODE = {
     "timm": """\
@@ -42,7 +47,7 @@ CARD = """\
 ---
 library_name: timm
 license: unknown
-tags: [image-classification, timm]
+tags: [{tag}, timm]
 ---
 # {title}
 
@@ -81,7 +86,7 @@ def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
     data |= {"interpolation": "bicubic", "crop_pct": share, "crop_mode": "center"}
     classes = source.table("classes.parquet")
     classes = classes[classes["space"] == row["space"]] if "space" in classes else classes
-    labels = {"label_names": classes.sort_values("label")["name"].tolist()}
+    labels = {"label_names": classes.sort_values("label")["name"].tolist()} if len(classes) else {}
     args = {"in_chans": channels, "num_classes": about["outputs"], **(model.args or {})}
     written = timm.create_model(model.name, **args)
     if small:  # as STEM says
@@ -111,22 +116,36 @@ def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
 
 def _card(source: Artifact, file: str, row: pd.Series, about: dict[str, Any], data: dict[str, Any], code: str) -> str:
     """The model card."""
-    samples, how = source.lineage().get("samples"), "finetuned" if "parent" in row else "pretrained"
+    lineage, how = source.lineage(), "finetuned" if "parent" in row else "pretrained"
+    samples, recipe, space = lineage.get("samples"), source.params["recipe"], lineage.get(row["space"])
     errors = source.table("runs.parquet", ["run_id", "val_error"]).set_index("run_id")["val_error"]
     counts = {} if samples is None else samples.summary["images"]
     told = "unknown" if samples is None else samples.params.get("hub") or samples.params["source"]
-    outputs = "its own" if how == "pretrained" else f"the target's ({row['transfer']})"
     error = "none" if pd.isna(errors[row["run_id"]]) else f"{errors[row['run_id']]:.2f} %"
+    classes = "no classes" if pd.isna(row["granularity"]) else f"{row['granularity']} classes"
+    several = space is not None and space.json("properties.json").get("multi_label")
+    softmax = "a sigmoid per class" if recipe["loss"] == "sigmoid" or several else "a softmax"
+    outputs, objective = f"the target's ({row['transfer']}), a softmax" if how == "finetuned" else "its own", {}
+    if how == "pretrained":
+        objective = source.params["objective"]
+        outputs += f", {OUTPUTS.get(objective['name'], softmax)}"
+    square = "pixels" not in lineage or lineage["pixels"].params["format"] == "raw"
+    fitted = "centre square cut out, resized to {} px (Pillow's ImageOps.fit, bicubic; timm's transform resizes first)"
+    fitted = (fitted if square else "short side resized to {} px (bicubic)").format(about["side"])
     rows = {
         "run": f"{Path(row['file']).stem}, epoch {about['epoch']}",
         "data": f"{told} ({', '.join(f'{count} {split}' for split, count in counts.items())} images)",
-        "label space": f"{row['space']} ({row['family']}), {row['granularity']} classes; outputs: {outputs}",
+        "label space": f"{row['space']} ({row['family']}), {classes}; outputs: {outputs}",
+        **({"objective": json.dumps(objective)} if objective else {}),
         "error": f"{error}, on validation images (n = {counts.get('val', 'unknown')}), at the end of the training; "
         "for pretrained networks, the parent of the predicted class is compared with the target",
-        "images": f"short side resized to {about['side']} px (bicubic), centre of {data['input_size'][-1]} px cut out, "
+        "images": f"{fitted}, centre of {data['input_size'][-1]} px cut out, "
         f"{'grey' if about['channels'] == 1 else 'RGB'}, scaled to 0..1, mean {data['mean']}, std {data['std']}",
         "result": f"{source.kind} {source.digest}; SHA-256 of its file {source.manifest['files'][file]['sha256']}",
-        "recipe": json.dumps(source.params["recipe"]),
+        "recipe": json.dumps(recipe),
     }
+    if classes == "no classes" and how == "pretrained":
+        del rows["error"]
     table = "\n".join(f"| {name} | {re.sub(MARKUP, ESCAPED, printable(text))} |" for name, text in rows.items())
-    return CARD.format(title=f"{about['model']['name']}, {how}", rows=table, code=code)
+    tag = "image-classification" if "error" in rows else "image-feature-extraction"
+    return CARD.format(title=f"{about['model']['name']}, {how}", tag=tag, rows=table, code=code)

@@ -94,8 +94,8 @@ def unlearnt(runs: Runs, arm: str) -> str:
     return unmet((not (risk > LEARNT).any(), f"not learnt: ID risk {risk.max(initial=0):.2f}, above {LEARNT:g}"))
 
 
-def void(runs: Runs, arm: str) -> str:
-    return NO_MARGIN if (runs(arm, "id_risk") > 0.5).any() else ""
+def void(runs: Runs, *arms: str) -> str:
+    return NO_MARGIN if any((runs(arm, "id_risk") > 0.5).any() for arm in arms) else ""
 
 
 def kept(runs: Runs, arm: str, test: str = "ood") -> np.ndarray:
