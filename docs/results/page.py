@@ -178,6 +178,21 @@ def of_draws(name: str, by: str = "") -> str:
     return lines([*([by] if by else ["arm", "against"]), "predicted", "came out", "it lies"], rows)
 
 
+RESULTS = {"digits": "digits", "cifar10-budget": "CIFAR-10", "tiny-imagenet-tree": "Tiny ImageNet"}
+RESULTS |= {"tiny-imagenet-weights": "the same, more arms"}
+
+
+def verdicts() -> str:
+    """The committed verdicts on claims of Hong et al. about images; a dash where not tested."""
+    found = pd.read_csv(COMMITTED, keep_default_na=False).query("paper == 'granularity' and results in @RESULTS")
+    found = found.assign(number=found["id"].str.removeprefix("V").astype(int)).drop_duplicates(["number", "results"])
+    wide = found.pivot(index=["number", "claim"], columns="results", values="verdict").fillna("not tested")
+    own = [one for one in RESULTS if one in wide]
+    rows = [[f"V{n}: {claim}", *row] for (n, claim), row in zip(wide.index, wide[own].to_numpy(), strict=True)]
+    rows = [[cell.replace("not tested", "–") for cell in row] for row in rows if {*row[1:]} != {"not tested"}]
+    return lines(["claim", *(RESULTS[one] for one in own)], rows)
+
+
 LABELS = {"manual-half": 2, BASELINE: 2, "manual-quarter": 4, "manual-class": 10}
 LABELS |= {"kmeans-class-50": 500, "random-superclass-250": 500}
 
@@ -267,6 +282,9 @@ BLOCKS = {
     "tree levels": stops.levels,
     "tree predicted": stops.predicted,
     "tree shapes": stops.shapes,
+    "tree claims": lambda: of_draws("tiny_imagenet_claims", by="labels"),
+    "tree more": stops.more,
+    "verdicts": verdicts,
     "tree long": lambda: of_draws("tiny_imagenet_tree_long"),
     "transfers": transfers,
     "together": together,

@@ -17,6 +17,17 @@ CONTROLS = {
     "kmeans-superclass-17": 204,
     "random-superclass-17": 204,
 }
+MORE = {arm: labels for arm, labels in TREE.items() if labels <= 200} | {"random-36": 36, "random-204": 204}
+MORE |= {"kmeans-36": 36, "kmeans-204": 204, "kmeans-superclass-3": 36, "kmeans-superclass-17": 204}
+MORE |= {"kmeans-superclass-7": 84, "rebalanced-G84": 84}
+COLUMNS = {
+    "finetuned": ("resnet18", "target"),
+    "from epoch 8": ("resnet18", "epoch-8"),
+    "from epoch 6": ("resnet18", "epoch-6"),
+    "CIFAR-10": ("resnet18", "cifar10"),
+    "CIFAR-10, head alone": ("resnet18", "cifar10-head"),
+    "plain network": ("plain", "target"),
+}
 OUTCOMES = {
     "head": ("pretrain", "resnet18", None),
     "finetuned": ("finetune", "resnet18", "target"),
@@ -63,6 +74,17 @@ def levels() -> str:
         means = [f"{one[arm].mean():.2f}" if arm in one and len(one) else "" for one in found.values()]
         rows.append([arm, str(labels), f"{8000 / labels:.0f}", *means])
     return lines(["pretrained on", "labels", "images per label", *found], rows)
+
+
+def more() -> str:
+    """Mean errors of the arms of tiny_imagenet_claims, finetuned: from kept epochs, on CIFAR-10, a plain network."""
+    table, rows = read("tiny_imagenet_claims").query("measure == 'val_error' and stage == 'finetune'"), []
+    table["network"] = table["network"].mask(table["network"] != "plain", "resnet18")
+    means = table.groupby(["space", "network", "transfer"])["value"].mean()
+    for arm, labels in MORE.items():
+        found = [means.get((arm, *one)) for one in COLUMNS.values()]
+        rows.append([arm, str(labels), *("" if one is None else f"{one:.2f}" for one in found)])
+    return lines(["pretrained on", "labels", *COLUMNS], rows)
 
 
 def two_lines(table: pd.DataFrame) -> str:
