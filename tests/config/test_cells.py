@@ -61,6 +61,7 @@ def test_power_is_of_draws_in_a_study_of_draws():
 MISTAKES = [
     ({"images": {"few": {"seeds.draws": 2}}}, {}, "axes.seeds.draws: belongs to the study as a whole"),
     ({"images": {"few": {"pretrain.lrr": 2}}}, {}, "axes: cell images-few: pretrain.lrr = 2: unknown key"),
+    ({"networks.0.keep": [[1]]}, {}, "axes.networks.0.keep: `networks` is no list; write the list into"),
     ({"pretrain.lrr": [1]}, {}, "axes: cell lrr-1: pretrain.lrr = 1: unknown key"),
     ({"pretrain.lr": [0.1, 0.1]}, {}, "axes.pretrain.lr: a value is given twice: [0.1, 0.1]"),
     ({"conditions.3.train_size": [40]}, {}, "axes.conditions.3.train_size: there is no such key"),

@@ -207,6 +207,14 @@ CONTRADICTIONS = [
         "conditions.0.merged: 'random-90' does not hold the target",
         merging("random-90") | RANDOM,
     ),
+    (
+        "measures.0.of: finetuned: no transfer to the same images keeps networks",
+        {"measures": [{"name": "probe", "of": ["backbones", "finetuned"]}]},
+    ),
+    (
+        "measures.0.of: checkpoints: no network keeps an epoch",
+        {"measures": [{"name": "probe", "of": ["checkpoints"]}], "networks": [{"name": "a", "keep": [0]}]},
+    ),
     ("networks.0.name: 'a_merged' has an ending reserved", {"networks": [{"name": "a_merged"}]}),
     ("smallest: determines the number of backbones together with spread", declared(smallest=0.5)),
     (

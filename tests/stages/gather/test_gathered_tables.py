@@ -3,6 +3,7 @@
 import pandas as pd
 
 from granularity.stages.gather import tables
+from granularity.stages.gather.stage import named
 
 LABEL = {"label": "300 training images", "network": "small"}
 
@@ -54,3 +55,11 @@ def test_what_is_finer_is_said_of_each_cell_and_a_yes_shows_what_is_significant(
     two, ten = tables.answers(table, table["space"], arms, cells)
     for found, spaces in ((two, 2), (ten, 1)):
         assert (found["answer"], found["space"], found["spaces"], found["better"]) == ("yes", "50", spaces, 1)
+
+
+def test_a_comparison_is_named_with_its_values_first_and_labels_last():
+    row = {**compared("finer", "fine", "target", -1), "conditions.1.train_size": 300, "pretrain.lr": 0.1}
+    axes = ["conditions.1.train_size", "pretrain.lr"]
+    assert named(row, axes, {"small"}) == "fine − target, train_size 300, lr 0.1, 300 training images"
+    meaning = compared("meaning", "meaning (wider)", "3", -1) | {"holds": "neither"}
+    assert named(meaning, [], {"300 training images"}) == "meaning (wider) (neither)"

@@ -180,6 +180,17 @@ def test_heads_that_are_merged_into_the_target_stand_beside_finetuning(monkeypat
     ]
 
 
+def test_merged_heads_stand_in_the_transfer_whose_epochs_they_have(monkeypatch, tmp_path):
+    over = {"conditions": [{"train_size": 120, "merged": ["manual-digit"], **FEW["conditions"][0]}]}
+    over["transfers"] = [{"name": "whole"}, {"name": "head", "recipe": {"freeze_backbone": True, "epochs": 5}}]
+    _, output = make(monkeypatch, tmp_path, over)
+    compared = comparisons(output)
+    assert set(compared.loc[compared["question"].isin(["merged", "stages"]), "transfer"]) == {"whole"}
+    assert set(compared.loc[compared["question"] == "head", "transfer"]) == {"whole", "head"}
+    results = pd.read_csv(output / "tables/results.csv")
+    assert set(results.loc[results["role"] == "merged", "transfer"]) == {"whole"}
+
+
 # ---------------------------------------------------------------- words
 
 
@@ -290,7 +301,7 @@ def test_gains_are_compared_between_sizes_and_between_transfers(monkeypatch, tmp
     over = {"seeds": {"pretrain": 4, "finetune": 1}, "transfers": [{"name": "first"}, {"name": "second"}]}
     over["conditions"] = [
         {"train_size": 120, "spaces": ["manual-digit", "random-4"]},
-        {"train_size": 240, "spaces": ["manual-digit", "kmeans-4"]},
+        {"train_size": 240, "spaces": ["manual-digit", "kmeans-4"], "backbones": 6},
     ]
     plan, output = make(monkeypatch, tmp_path, over)
     tables = {name: pd.read_csv(output / f"tables/gains_by_{name}.csv") for name in ("size", "transfer")}
@@ -302,9 +313,10 @@ def test_gains_are_compared_between_sizes_and_between_transfers(monkeypatch, tmp
         p = []
         for row in table.itertuples():
             here, there = (gains[label][row.network, row.space] for label in (row.label, row.other))
+            here, there = here.align(there, join="inner")  # of seeds that both have, so that gains subtract
             test = stats.ttest_rel(here, there)
             p.append(test.pvalue)
-            assert (row.gain, row.other_gain, row.pairs) == pytest.approx((here.mean(), there.mean(), 4))
+            assert (row.gain, row.other_gain, row.pairs) == pytest.approx((here.mean(), there.mean(), len(here)))
             ends = tuple(test.confidence_interval(1 - 0.05 / len(table)))
             assert (row.difference, row.low, row.high) == pytest.approx(((here - there).mean(), *ends))
         assert table["p"].tolist() == pytest.approx(statistics.holm(p))
@@ -340,6 +352,19 @@ def test_too_few_backbones_are_said_first_and_no_error_is_drawn_below_zero(monke
     assert not (output / "figures/answer.svg").exists()
     results = pd.read_parquet(output / "tables/results.parquet")
     assert (results["mean_low"] < 0).any() and not any("−" in one for one in drawn_in(output, "granularity_curve"))
+
+
+def test_few_backbones_that_show_a_difference_are_not_said_to_be_too_few(monkeypatch, tmp_path):
+    """And what was declared is shown, however few they are."""
+    primary = [{"arm": "kmeans-4"}, {"arm": "manual-digit"}]
+    condition = VERDICTS["conditions"][0]
+    for name, declared in (("declared", primary), ("free", [])):
+        over = {"seeds": {"pretrain": 3, "finetune": 1}, "conditions": [condition | {"primary": declared}]}
+        effects = {"manual": -6.0} if declared else {"kmeans": 6.0}
+        (tmp_path / name).mkdir()
+        _, output = make(monkeypatch, tmp_path / name, over, effects=effects, noise=0.02)
+        assert "cannot show a difference" not in text_of(output)
+        assert (output / "figures/answer.svg").exists()
 
 
 def _reach(backbones: int, comparisons: int) -> float:

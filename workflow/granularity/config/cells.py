@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from granularity.base.errors import GranularityError
-from granularity.base.section import place
+from granularity.base.section import dotted, place
 from granularity.config import files
 from granularity.config.options import Config
 
@@ -105,8 +105,13 @@ def _set(values: dict, key: str, value: Any) -> None:
     *above, last = place(key)
     node: Any = values
     try:
-        for part in above:
-            node = node[part] if isinstance(node, list) else node.setdefault(part, {})
-        node[last] = value
+        for number, part in enumerate(path := [*above, last]):
+            if isinstance(part, int) and not isinstance(node, list):
+                where = dotted(path[:number])
+                raise GranularityError(f"axes.{key}: `{where}` is no list; write the list into the configuration first")
+            if number == len(above):
+                node[part] = value
+            else:
+                node = node[part] if isinstance(node, list) else node.setdefault(part, {})
     except (TypeError, AttributeError, IndexError, KeyError):
         raise GranularityError(f"axes.{key}: there is no such key in this configuration") from None

@@ -236,6 +236,10 @@ def complaints(config: Any) -> Iterator[str]:
         splits = ["train", "val", *map(kept_as, config.samples.extra_splits)]
         yield from _unknown(f"measures.{i}.splits", measure.splits, "split", splits)
         yield from _unknown(f"measures.{i}.ranks", measure.ranks, "rank", config.samples.ranks)
+        if "finetuned" in (measure.of or ()) and not any(one.keep and one.data is None for one in transfers(config)):
+            yield f"measures.{i}.of: finetuned: no transfer to the same images keeps networks; set its keep: true"
+        if "checkpoints" in (measure.of or ()) and not any(any(one.keep) for one in networks(config)):
+            yield f"measures.{i}.of: checkpoints: no network keeps an epoch after 0; set its keep"
     mistakes = list(_of_recipes(config))  # `finetune` inherits some mistakes from `pretrain`
     for mistake in mistakes:
         if "finetune" not in mistake or mistake.replace("finetune", "pretrain", 1) not in mistakes:

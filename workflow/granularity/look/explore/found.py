@@ -48,7 +48,10 @@ def read(root: Path) -> list[Result]:
         )
     results = [_result(root, name) for name in names]
     if any(result.kind == "samples" and result.name.count("/") != 1 for result in results):
-        raise GranularityError(f"{root}: is not the folder of one configuration, such as results/digits")
+        raise GranularityError(
+            f"{root}: is not the folder of one configuration, such as results/digits, or of a study's cell, such as "
+            "results/digits/draw-0"
+        )
     order = {kind: number for number, kind in enumerate(STAGES)}
     return sorted(results, key=lambda result: order.get(result.kind, len(order)))
 

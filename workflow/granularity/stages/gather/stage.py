@@ -15,6 +15,7 @@ from granularity.store.task import Task
 
 ROW, TOP = 0.24, 0.9  # inches of a figure: per comparison, and for the rest
 MOST = 60  # most comparisons in a figure
+LONGEST = 76  # characters of a comparison's name
 
 
 def run(task: Task) -> None:
@@ -44,9 +45,9 @@ def run(task: Task) -> None:
     compared = tables.over_draws(reports, cells, task.options.unit)
     questions = {key: words for key, words in QUESTIONS.items() if (compared["question"] == key).any()}
     axes = [name for name in next(iter(cells.values())) if name != "draw"]
-    told = compared
+    told = compared.assign(space=compared["space"].fillna("meaning"))
     if compared["network"].nunique() > 1:
-        told = compared.assign(space=compared["space"] + " (" + compared["network"] + ")")
+        told["space"] += " (" + compared["network"] + ")"
     shown = {key: told[told["question"] == key] for key in questions}
     rows = {key: table.to_dict("records") for key, table in shown.items()}
     figures = {key: figure(shown[key], axes, words) for key, words in questions.items()}
@@ -90,7 +91,7 @@ def figure(compared: pd.DataFrame, axes: list[str], words: str) -> str | None:
     axis.errorbar(compared["difference"], places, xerr=reach, fmt="o", markersize=4, color=drawing.INK)
     rows = compared.to_dict("records")
     same = set.intersection(*(set(row["label"].split(", ")) for row in rows))
-    axis.set_yticks(places, [drawing.shorten(named(row, axes, same), 60) for row in rows])
+    axis.set_yticks(places, [drawing.shorten(named(row, axes, same), LONGEST) for row in rows])
     axis.set_ylim(len(compared) - 0.5, -0.5)
     axis.set_xlabel("points (below zero: better)")
     return drawing.svg(made, f"study-{compared['question'].iloc[0]}", words)
@@ -98,6 +99,6 @@ def figure(compared: pd.DataFrame, axes: list[str], words: str) -> str | None:
 
 def named(row: dict, axes: list[str], same: set[str]) -> str:
     """Return what a row compares, with its values of the axes, and its label without the words that are the `same`."""
-    what = f"{row['space']} − {row['other']}" if isinstance(row["space"], str) else f"meaning ({row['holds']})"
+    against = f" ({row['holds']})" if row["question"] == "meaning" else f" − {row['other']}"
     label = [word for word in row["label"].split(", ") if word not in same]
-    return ", ".join([what, *label, *(f"{name} {row[name]}" for name in axes)])
+    return ", ".join([row["space"] + against, *(f"{name.rpartition('.')[2]} {row[name]}" for name in axes), *label])

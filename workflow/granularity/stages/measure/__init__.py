@@ -31,12 +31,19 @@ def _plan(plan: Planned) -> Iterator[Job]:
             for network in (one for one in plan.networks if condition.spaces and not one.merged):
                 runs = plan.backbones(network, condition)
                 for unit, held in plan.units("measure", runs, network, condition).items():
-                    kinds = [one for one in measure.of or ["backbones"] if one != "embedding"]
+                    absent = {"embedding", *(() if _kept(plan, network) else ["finetuned"])}
+                    absent |= {"checkpoints"} - {"checkpoints" for epoch in network.keep if epoch}
+                    kinds = [one for one in measure.of or ["backbones"] if one not in absent]
                     if asked:  # equal for all networks, so only the first job measures it
                         kinds.append("embedding")
                         asked = False
                     if kinds:
                         yield _job(plan, measure, condition, network, unit, held, kinds)
+
+
+def _kept(plan: Planned, network: Any) -> list[str]:
+    """Return the transfers that finetune a network on its own images and keep the weights."""
+    return [one.name for one in plan.transfers if one.keep and one.data is None and one.finetunes(network)]
 
 
 def _job(
@@ -50,7 +57,7 @@ def _job(
     if of != ["embedding"]:
         inputs["pretrain"] = tuple(plan.holding(plan.jobs("pretrain", **of_network), held))
     if "finetuned" in of:
-        kept = [transfer.name for transfer in plan.transfers if transfer.keep and transfer.data is None]
+        kept = _kept(plan, network)
         finetuned = [job for name in kept for job in plan.jobs("finetune", transfer=name, **of_network)]
         inputs["finetune"] = tuple(plan.holding(finetuned, held))
     options = dict(measure.options)

@@ -155,6 +155,15 @@ class Panel:
             space: held.set_index("pretrain_seed")["val_error"] for space, held in runs.groupby("space", sort=False)
         }
 
+    def merged(self, network: str) -> dict[str, pd.Series]:
+        """Return `before` of a network trained for all epochs, in the transfer whose epochs these are.
+
+        That is the first that finetunes it on the same images (:func:`granularity.plan.trainings.networks`).
+        """
+        runs = self.condition.finetune
+        first = runs.loc[(runs["network"] == network) & ~runs["other_data"], "transfer"].head(1)
+        return self.before(network + MERGED) if (first == self.transfer).any() else {}
+
     @functools.cached_property
     def gains(self) -> dict[tuple[str, str], pd.Series]:
         """Differences from the baseline by seed, for label spaces that have a meaning and are finer than it."""
@@ -277,7 +286,7 @@ def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:
         for space, errors in panel.before(network).items():
             if space != BASELINE and space in arms.index:
                 yield row("head", network, HEAD.format(space), space, errors, arms.loc[space])
-        for space, errors in panel.before(network + MERGED).items():
+        for space, errors in panel.merged(network).items():
             if baseline is not None:
                 yield row("merged", network, MERGED_HEAD.format(space), BASELINE, errors, baseline)
             if space != BASELINE and space in arms.index:
@@ -296,8 +305,8 @@ def between(panels: list[Panel]) -> pd.DataFrame:
     the first. Two transfers start from the same backbones; two sizes share only the seeds.
 
     Columns besides those of :func:`compare`: `question`, `sizes` or `transfers`; `gain` and `other_gain` at `label` and
-    `other`; `difference` (below zero: the gain at `label` is larger); `p`, Holm's over all of the question; `standing`,
-    by `p`; `needed`, see :func:`pairs_needed`, null if already significant.
+    `other`, over the seeds that both have; `difference` (below zero: the gain at `label` is larger); `p`, Holm's over
+    all of the question; `standing`, by `p`; `needed`, see :func:`pairs_needed`, null if already significant.
     """
     rows = []
     for question, about in (("sizes", lambda one: one.transfer), ("transfers", lambda one: one.condition.name)):
@@ -324,6 +333,6 @@ def _changes(here: Panel, there: Panel) -> Iterator[dict[str, Any]]:
     for network, space in (at for at in here.gains if at in there.gains):
         arms.setdefault((network, *(panel.spaces.loc[space, "alike"] for panel in (here, there))), (network, space))
     for network, space in arms.values():
-        one, other = here.gains[network, space], there.gains[network, space]
+        one, other = here.gains[network, space].align(there.gains[network, space], join="inner")
         named = {"network": network, "space": space, "label": here.label, "gain": one.mean()}
         yield named | {"other": there.label, "other_gain": other.mean()} | paired(one, other)._asdict()

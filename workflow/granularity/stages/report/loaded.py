@@ -156,9 +156,10 @@ def _panel_rows(panel: Panel) -> Iterator[dict[str, Any]]:
             row |= about[["meaningless", "granularity"]].to_dict()
             row["artifact"] = runs.loc[runs["space"] == space.name, "artifact"].iloc[0]
             row |= {"runs": int(theirs.sum()), **_over_backbones(panel.errors.loc[(network, space.name)])}
+            ours &= before["pretrain_seed"].isin(panel.errors.loc[(network, space.name)].dropna().index)
             before_it = np.nan if panel.other_data else before.loc[ours, "val_error"].mean()
             yield where | row | {"pretrain_mean": before_it}
-        for space, errors in panel.before(network + MERGED).items():
+        for space, errors in panel.merged(network).items():
             about = panel.spaces.loc[space] if space in panel.spaces.index else {"granularity": None}
             row = {"network": network, "space": MERGED_HEAD.format(space), "family": "merged", "series": "merged"}
             row |= {"role": "merged", "meaningless": False, "granularity": about["granularity"], "runs": len(errors)}
@@ -218,8 +219,11 @@ def _summed(
         values = pick(condition.values).drop_duplicates(["measure", "run", "epoch", "split", "key"])
         first = next(iter(condition.models), "")  # the embedding is shown with this network
         numbers = values["value"].astype("float64")  # the column has no type if nothing was measured
-        values = values.assign(value=numbers.where(np.isfinite(numbers)))
-        table = values.fillna({"network": first}).groupby(groups, sort=False).agg(**over).reset_index()
+        values = values.assign(value=numbers.where(np.isfinite(numbers))).fillna({"network": first})
+        if count == "backbones":  # each counts once, with the mean of its finetunings
+            once = {"granularity": "first", "value": "mean", "artifact": "first"}
+            values = values.groupby([*groups, "pretrain_seed"], sort=False, dropna=False).agg(once).reset_index()
+        table = values.groupby(groups, sort=False).agg(**over).reset_index()
         table["undefined"] -= table[count]
         spaces = in_order(condition)
         series = {space.name: series_of(space) for space in spaces} | {EMBEDDING: EMBEDDING}

@@ -86,7 +86,9 @@ def headline(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
     """
     values = {"why": "", "shown": compared.iloc[:0], "elsewhere": [], **_found(results, compared)}
     asked = values["shown"] if "primary" in values else compared[compared["question"] == "finer"]
-    few = too_few(asked) if len(asked) and values["answer"] == "open" and values["why"] != "no arm" else None
+    seen = asked["standing"].isin(["better", "worse"]).any()  # then there are enough for some difference
+    unseen = len(asked) and not seen and values["answer"] == "open" and values["why"] != "no arm"
+    few = too_few(asked) if unseen else None
     told = (values.get("primary") or [values.get("best")])[0]
     return values | {"few": few, "heads": [] if told is None else own_head(told, compared)}
 
@@ -123,7 +125,7 @@ def _found(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
     of_best = (compared[["label", "network", "space"]] == [best["label"], best["network"], best["space"]]).all(axis=1)
     others = [(case["label"], case["answer"]) for case in all_cases if case["arms"] and case["label"] != best["label"]]
     if len(others) > 2:  # the sections list each of them
-        others = [(f"{number} times", reply) for reply, number in Counter(reply for _, reply in others).items()]
+        others = [(count(number, "time"), reply) for reply, number in Counter(reply for _, reply in others).items()]
     shown = compared[of_best & compared["question"].isin(["finer", "control"])]
     return {"answer": overall, "best": best, "shown": shown, "elsewhere": others}
 

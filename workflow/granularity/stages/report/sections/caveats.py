@@ -21,15 +21,15 @@ def build(loaded: Loaded) -> Part | None:
     for one in conditions:
         groups = {first: [space for space in one.alike if one.alike[space] == first] for first in one.alike.values()}
         alike += [(one.label, spaces) for spaces in groups.values() if len(spaces) > 1]
+    validation = list(dict.fromkeys(condition.images("val") for condition in conditions))
     clustered = any(condition.of("cluster") for condition in conditions)
     values = {
         "twins": [one for condition in conditions for one in twins(condition)],
-        "images": list(dict.fromkeys(f"{condition.images('val'):,}" for condition in conditions)),
-        "point": 100 / max(1, conditions[0].images("val")),
+        "images": [f"{number:,}, each {100 / max(1, number):.2g} %" for number in validation],
         "encoder": encoder_of(conditions) if clustered else None,
         "alike": alike,
         "asked": [f"{QUESTIONS[row.question]} ({row.comparisons})" for row in asked.itertuples()],
-        "backbones": int(results.loc[results["role"] != "one_pass", "backbones"].min()),
+        "backbones": sorted({*results.loc[results["role"] != "one_pass", "backbones"].astype(int)}),
         "other_data": any(condition.finetune["other_data"].any() for condition in conditions),
     }
     return Part(values=values)

@@ -1,5 +1,7 @@
 """The comparisons behind the answer, and the error against the number of classes in pretraining."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
@@ -16,8 +18,8 @@ def build(loaded: Loaded) -> Part | None:
     results, headline = loaded.results, loaded.headline
     if results.empty or results["granularity"].isna().all():
         return None
-    shown = headline["shown"] if headline["few"] is None else headline["shown"].iloc[:0]
-    drawn = {"answer": answer(shown, results)} if len(shown) else {}
+    told = len(headline["shown"]) > 0 and (headline["few"] is None or "primary" in headline)
+    drawn = {"answer": answer(headline["shown"], results)} if told else {}
     drawn["granularity_curve"] = draw(results)
     return Part(figures=drawn, values={"unlabelled": bool(results["granularity"].isna().any())})
 
@@ -52,18 +54,21 @@ def draw(results: pd.DataFrame) -> str:
         arms = table[(table["role"] != "one_pass") & table["granularity"].notna()]
         arms = arms.assign(x=drawing.apart(arms["granularity"].astype(float)))
         for (series, *_), points in arms.groupby(["series", "network"], sort=False):
-            legend[_legend(series, points)] = _points(axis, series, points, points["x"], zorder=3)
+            legend[_legend(series, points)] = _points(
+                axis, series, points, points["x"], **_own(points, table), zorder=3
+            )
         ring = {"marker": "o", "markersize": 9, "mfc": "none", "mec": drawing.INK, "mew": 1.1, "linestyle": ""}
         axis.plot("x", "mean", data=arms[arms["role"] == "baseline"], zorder=4, **ring)
         unlabelled = table[(table["role"] == "arm") & table["granularity"].isna()]
         for (series, *_), points in unlabelled.groupby(["series", "network"], sort=False):
-            edge = {"transform": axis.get_yaxis_transform(), "clip_on": False, "zorder": 5, "linestyle": ""}
+            edge = {**_own(points, table), "transform": axis.get_yaxis_transform(), "zorder": 5, "linestyle": ""}
             legend[_legend(series, points)] = _points(axis, series, points, np.ones(len(points)), **edge)
             for mean in points["mean"]:
                 axis.axhline(mean, color=describe(series).colour, linestyle=(0, (1, 2)), linewidth=1)
         axis.set(title=label, ylabel="Validation error (%)")
         axis.margins(x=0.04)
-        axis.set_ylim(max(0, axis.get_ylim()[0]), min(100, axis.get_ylim()[1]))
+        low, high = axis.get_ylim()
+        axis.set_ylim(max(0, low), min(100, max(high, low + 1)))
         drawing.log_counts(axis, arms["granularity"].astype(float))
         axis.grid(axis="y")
     axes[-1, 0].set_xlabel("Granularity G: classes in pretraining")
@@ -75,8 +80,16 @@ def draw(results: pd.DataFrame) -> str:
 
 def _points(axis, one: str, points: pd.DataFrame, x, **style):
     ends = (points["mean"] - points["mean_low"].clip(0), points["mean_high"].clip(upper=100) - points["mean"])
-    style = drawing.look(one) | {"elinewidth": 0.9, "capsize": 2} | style
+    style = drawing.look(one) | {"elinewidth": 0.9, "capsize": 2, "clip_on": False} | style
     return axis.errorbar(x, points["mean"], [end.fillna(0) for end in ends], **style)
+
+
+def _own(points: pd.DataFrame, table: pd.DataFrame) -> dict[str, Any]:
+    """Return the style of a network that has another's baseline: hollow markers, and a dash of its own."""
+    baseline, network = points["baseline"].iloc[0], points["network"].iloc[0]
+    networks = [baseline, *(one for one in table["network"].unique() if one != baseline)] if baseline else [network]
+    number = networks.index(network)
+    return {"mfc": drawing.PAPER, "linestyle": drawing.DASHES[number % len(drawing.DASHES)]} if number else {}
 
 
 def _legend(one: str, points: pd.DataFrame) -> str:
