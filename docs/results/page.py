@@ -60,6 +60,7 @@ HERE = Path(__file__).parent
 PAGES = (
     "../README.md",
     "results.md",
+    "studies.md",
     "atlas.md",
     "findings/fixed.md",
     "findings/contamination_undone.md",
@@ -179,7 +180,7 @@ def of_draws(name: str, by: str = "") -> str:
 
 
 RESULTS = {"digits": "digits", "cifar10-budget": "CIFAR-10", "tiny-imagenet-tree": "Tiny ImageNet"}
-RESULTS |= {"tiny-imagenet-weights": "the same, more arms"}
+RESULTS |= {"tiny-imagenet-weights": "more arms"}
 
 
 def verdicts() -> str:
@@ -230,6 +231,7 @@ def together() -> str:
         "transfers": by_transfer(),
         "tree": stops.differences(),
         "tree, 80 epochs": studied("tiny_imagenet_tree_long"),
+        "tree, claims": studied("tiny_imagenet_claims"),
         "labels across the task": studied("cifar10_pairings"),
         "steps of each stage": studied("cifar10_steps_between"),
         "hardness, judges of both kinds": mixed.errors()[1],

@@ -98,6 +98,7 @@ WORDS = {  # patterns of identifiers of arms and measures, and what they mean
     r"kmeans-(\d+)": r"\1 clusters",
     r"kmeans-class-(\d+)": r"\1 clusters per class",
     r"kmeans-superclass-(\d+)": r"\1 clusters per target class",
+    r"rebalanced-G(\d+)": r"\1 rebalanced clusters",
     r"nearest-(\d+)-(\d+)": r"\2 nearest of \1 clusters",
     r"levels(?:-\d+)?": "all levels at once",
     r"distil": "encoder's embedding",
