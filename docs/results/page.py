@@ -187,9 +187,9 @@ def verdicts() -> str:
     """The committed verdicts on claims of Hong et al. about images; a dash where not tested."""
     found = pd.read_csv(COMMITTED, keep_default_na=False).query("paper == 'granularity' and results in @RESULTS")
     found = found.assign(number=found["id"].str.removeprefix("V").astype(int)).drop_duplicates(["number", "results"])
-    wide = found.pivot(index=["number", "claim"], columns="results", values="verdict").fillna("not tested")
+    wide = found.pivot(index="number", columns="results", values="verdict").fillna("not tested")
     own = [one for one in RESULTS if one in wide]
-    rows = [[f"V{n}: {claim}", *row] for (n, claim), row in zip(wide.index, wide[own].to_numpy(), strict=True)]
+    rows = [[f"V{number}", *row] for number, row in zip(wide.index, wide[own].to_numpy(), strict=True)]
     rows = [[cell.replace("not tested", "–") for cell in row] for row in rows if {*row[1:]} != {"not tested"}]
     return lines(["claim", *(RESULTS[one] for one in own)], rows)
 
