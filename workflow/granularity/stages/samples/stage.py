@@ -130,7 +130,7 @@ def _listed(file: Path, ids: pd.Series) -> np.ndarray:
     """Return which training images a file lists; GranularityError: an unknown or repeated line."""
     listed = pd.Index(read_text(file).splitlines())
     for wrong, what in (
-        (~listed.isin(ids), "is not a training image of this draw (each draw may hold out others)"),
+        (~listed.isin(ids), "is not a training image of this draw"),
         (listed.duplicated(), "appears twice"),
     ):
         if wrong.any():

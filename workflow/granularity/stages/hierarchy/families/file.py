@@ -87,8 +87,7 @@ def checked(path: str, sha256: str, training: Any | None, corrects: bool) -> Fra
     _refuse(path, "images that appear twice", ids[ids.duplicated()])
     _refuse(path, "images without a label", ids[table["label"] == ""])
     if training is not None:
-        wrong = "images not of the training split of this draw (delete their rows; another draw may hold out others)"
-        _refuse(path, wrong, ids[~ids.isin(training)])
+        _refuse(path, "images not of the training split of this draw (delete their rows)", ids[~ids.isin(training)])
         problem = "training images are missing (set `of` if the file corrects another label space)"
         _refuse(path, problem, () if corrects else training[~training.isin(ids)])
     return table
