@@ -31,9 +31,12 @@ def _plan(plan: Planned) -> Iterator[Job]:
             for network in (one for one in plan.networks if condition.spaces and not one.merged):
                 runs = plan.backbones(network, condition)
                 for unit, held in plan.units("measure", runs, network, condition).items():
-                    absent = {"embedding", *(() if _kept(plan, network) else ["finetuned"])}
-                    absent |= {"checkpoints"} - {"checkpoints" for epoch in network.keep if epoch}
-                    kinds = [one for one in measure.of or ["backbones"] if one not in absent]
+                    there = {
+                        "finetuned": bool(_kept(plan, network)),
+                        "checkpoints": any(network.keep),
+                        "embedding": False,
+                    }
+                    kinds = [one for one in measure.of or ["backbones"] if there.get(one, True)]
                     if asked:  # equal for all networks, so only the first job measures it
                         kinds.append("embedding")
                         asked = False
