@@ -3,10 +3,9 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from tables import BASELINE, HERE, compared, inside, lines, predictions_of, ranged, read, shown
+from tables import BASELINE, HERE, lines, read, shown
 
 from granularity.claims.statistics import interval, mean_of
-from granularity.stages.gather import predictions as gathered
 
 NAME = "tiny_imagenet_tree"
 TREE = {BASELINE: 12, "manual-group": 20, "manual-family": 39, "manual-type": 76, "manual-synset": 200}
@@ -48,25 +47,6 @@ def errors() -> dict[str, pd.DataFrame]:
     return found
 
 
-def differences() -> pd.DataFrame:
-    """The predicted comparisons, with p-values."""
-    table, pairs = errors(), {}
-    for key, one in gathered.read(predictions_of(NAME)).predictions.items():
-        on = "CIFAR-10" if one.transfer == "cifar10" else "finetuned"
-        arms = [table["one stage" if "/" in arm else on][arm.rpartition("/")[2]] for arm in (one.arm, one.against)]
-        pairs[key] = tuple(arms)
-    return compared(pairs)
-
-
-def predicted() -> str:
-    """What was predicted, beside what came out; intervals are corrected for all of the table."""
-    said, rows = gathered.read(predictions_of(NAME)).predictions, []
-    for key, row in differences().iterrows():
-        told = said[key].model_dump()
-        rows.append([key, ranged(told), shown(row), inside(row["difference"], told)])
-    return lines(["labels", "predicted", "came out", "it lies"], rows)
-
-
 def levels() -> str:
     """Errors of every arm, its number of labels, and its images per label."""
     found, rows = errors(), []
@@ -87,7 +67,7 @@ def more() -> str:
     return lines(["pretrained on", "labels", *COLUMNS], rows)
 
 
-def two_lines(table: pd.DataFrame) -> str:
+def two_lines(table: pd.DataFrame) -> list[list[float]]:
     """Slopes per doubling of the labels on both sides of the level with the least error (Simonsohn 2018).
 
     Each draw's slopes are over the levels up to, and from, the level that is best on average in the *other* draws, so
@@ -101,16 +81,20 @@ def two_lines(table: pd.DataFrame) -> str:
         for side, part in zip(sides, (slice(0, best + 1), slice(best, None)), strict=True):
             if len(logs[part]) > 1:
                 side.append(np.polyfit(logs[part], own[part], 1)[0])
-    cells = []
-    for side in sides:
-        found = mean_of(side)
-        low, high = interval(*found, 2)
-        cells.append(shown(pd.Series({"difference": found.difference, "low": low, "high": high})) if side else "none")
-    return cells
+    return [*sides]
 
 
 def shapes() -> str:
-    rows = [[name, *two_lines(one)] for name, one in errors().items()]
+    """Mean slopes, with intervals corrected for all of the table."""
+    found = {name: two_lines(one) for name, one in errors().items()}
+    number = sum(len(side) > 0 for sides in found.values() for side in sides)
+
+    def cell(slopes: list[float]) -> str:
+        mean = mean_of(slopes)
+        low, high = interval(*mean, number)
+        return shown(pd.Series({"difference": mean.difference, "low": low, "high": high})) if slopes else "none"
+
+    rows = [[name, *map(cell, sides)] for name, sides in found.items()]
     return lines(["error", "slope up to the best level", "slope from there"], rows)
 
 

@@ -98,6 +98,12 @@ def answer() -> str:
     return "\n".join(textwrap.fill(f"- {one}", 120, subsequent_indent="  ") for one in filled.split(" - "))
 
 
+def interval_of(values: pd.Series, number: int) -> pd.Series:
+    """The mean over draws, with its interval corrected for a number of comparisons."""
+    low, high = interval(*mean_of(values), number)
+    return pd.Series({"difference": values.mean(), "low": low, "high": high})
+
+
 def differences(study: str = PHOTOGRAPHS, axis: str = "border", usual: str = "red") -> dict[str, pd.Series]:
     """What a study predicted of photographs, by prediction: a number per draw, in points of error."""
     table = read(study)
@@ -130,18 +136,15 @@ def photographs_answer() -> str:
     mean = {name: f"{values.mean():.1f}" for name, values in found.items()}
     held = sum(inside(values.mean(), said[name]) == "inside" for name, values in found.items())
 
-    def decides(name: str) -> str:
-        low, high = interval(*mean_of(found[name]), 2)
-        return shown(pd.Series({"difference": found[name].mean(), "low": low, "high": high}))
-
-    over = {labels: decides(f"matched over projected, {labels} labels") for labels in ("two", "ten")}
+    over = (found[f"matched over projected, {labels} labels"] for labels in ("two", "ten"))
+    two, ten = (shown(interval_of(one, 2)) for one in over)
     text = (
         f"- **A shifted border costs {mean['contaminated, two labels']} points with two labels and "
         f"{mean['contaminated, ten labels']} with ten; 500 unlabelled images of each kind and the direction removed "
         f"leave {mean['left over, two labels']} and {mean['left over, ten labels']}** (the gain is not significant "
         f"when corrected for all {len(said)}).",
         "- **Subtracting the difference of means does as well:** its error is "
-        f"{over['two']} and {over['ten']} from that. (The kill criterion asks for ends of at most one point.)",
+        f"{two} and {ten} from that. (The kill criterion asks for ends of at most one point.)",
         f"- **Twenty images are too few to project:** {mean['20 images, two labels']} and "
         f"{mean['20 images, ten labels']} points worse than 500.",
         f"- **Where the border gives the label** means do not move, and nothing helps. {held} of {len(said)} ranges "
@@ -169,16 +172,12 @@ def trained() -> str:
 
 
 def trained_answer() -> str:
-    """What came out of training with unlabelled images; a method's comparisons are corrected for both."""
+    """What came out of training with unlabelled images; the four that decide are corrected together."""
     said, found = predictions(TRAINED), differences(TRAINED, "shift", "border")
     held = sum(inside(values.mean(), said[name]) == "inside" for name, values in found.items())
 
-    def decides(name: str) -> str:
-        low, high = interval(*mean_of(found[name]), 2)
-        return shown(pd.Series({"difference": found[name].mean(), "low": low, "high": high}))
-
     matched, projected = (
-        [decides(f"{method} at test time, {labels} labels") for labels in ("ten", "two")]
+        [shown(interval_of(found[f"{method} at test time, {labels} labels"], 4)) for labels in ("ten", "two")]
         for method in ("matched in training or", "projected in training or only")
     )
     worst = found["projected in training or only at test time, two labels"].max()
@@ -189,7 +188,7 @@ def trained_answer() -> str:
     ]
     text = (
         "- **Means matched in training**, not only at test time, change errors on shifted images by "
-        f"{matched[0]} points with ten labels and {matched[1]} with two (*exploratory*).",
+        f"{matched[0]} points with ten labels and {matched[1]} with two (not significant).",
         f"- **Removing the direction in training is not safe:** {projected[0]} with ten labels, {projected[1]} with "
         f"two, where one network in eight is worse by {worst:.0f} points.",
         f"- **Other backgrounds** cost {lost[0]} points with ten labels and {lost[1]} with two, trained with matched "
@@ -206,8 +205,7 @@ def trained_predicted() -> str:
 def _predicted(study: str, found: dict[str, pd.Series]) -> str:
     said, rows = predictions(study), []
     for name, values in found.items():
-        low, high = interval(*mean_of(values), len(said))
-        row = pd.Series({"difference": values.mean(), "low": low, "high": high})
+        row = interval_of(values, len(said))
         rows.append([name, ranged(said[name]), shown(row), inside(row["difference"], said[name])])
     return lines(["in points of error", "predicted", "came out", "it lies"], rows)
 

@@ -260,6 +260,7 @@ def t6(epoch: int, kept: Arms, last: Arms) -> Iterator[Claim]:
 
     def ranks(arms: Arms) -> list[Contrast]:
         spaces = [name.partition("/")[2] for name in arms.table.index if name.startswith("kept/")]
+        spaces = [space for space in spaces if space != ONE_PASS]  # never finetuned: the same beside both
         return [minus(f"kept/{space}", f"end/{space}") for space in spaces if arms.has(f"end/{space}")]
 
     both, paper = of.beside(end=last, kept=kept), of.beside(end=t6_paper(90), kept=t6_paper(epoch))
