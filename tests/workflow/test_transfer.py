@@ -1,6 +1,7 @@
 """Results carried away and back: whole, once, and with nothing that a stranger would slip in."""
 
 import io
+import json
 import re
 import shutil
 import sys
@@ -9,7 +10,9 @@ import tarfile
 import pytest
 
 from granularity import cli
+from granularity.base import strict_json
 from granularity.base.errors import GranularityError
+from granularity.store import artifact
 from support import tiny_chain
 from support.checkout import Checkout
 from support.stores import leftovers, made_in, stamps_in
@@ -99,7 +102,7 @@ def test_a_result_that_is_not_what_its_manifest_says_does_not_enter_the_store(pu
     file = next((pushed / "generations").glob("embed-*.tar"))
     changed(file, change)
     results = tmp_path / "elsewhere/results"
-    with pytest.raises(GranularityError, match=re.escape(said)):
+    with pytest.raises(GranularityError, match=f"{re.escape(said)}.*; delete this file there, and push"):
         cli.app(["pull", str(results), str(pushed)], standalone_mode=False)
     kinds = {name.split("/")[0] for name in made_in(results)}
     assert "embed" not in kinds and leftovers(results) == [] and not list(tmp_path.rglob("outside"))
@@ -118,6 +121,47 @@ def test_a_damaged_single_run_is_named_with_what_mends_it(tiny, empty, tmp_path)
     empty.run("granularity", "push", "results", str(tmp_path / "away"))
 
 
+def rerun(checkout, remote, **changes):
+    """Change the configuration, run its first stages again, and push."""
+    tiny_chain.configure(checkout, **changes)
+    checkout.snakemake("samples", "--configfile", "tiny.yaml")
+    return checkout.run("granularity", "push", "results", str(remote))
+
+
+def test_two_machines_push_one_configuration_and_what_is_replaced_is_not_kept(empty, tmp_path):
+    """Names and plain files of both stay, until one has them all; files that are none of ours do not matter."""
+    remote = tmp_path / "away"
+    (remote / "names").mkdir(parents=True)
+    (remote / "names/.DS_Store").touch()
+    rerun(empty, remote)
+    record = json.loads((remote / "names/tiny.json").read_text())
+    other = record | {"names": {"tiny/other": record["names"]["tiny/train-60/samples"]}, "others": ["0" * 64]}
+    (remote / "names/tiny.json").write_text(json.dumps(other))
+    rerun(empty, remote)
+    both = json.loads((remote / "names/tiny.json").read_text())
+    assert both["names"].keys() == {"tiny/other", "tiny/train-60/samples"} and both["others"][1] == "0" * 64
+    (remote / "names/tiny.json").write_text(json.dumps(record))
+    rerun(empty, remote, seeds=tiny_chain.TINY["seeds"] | {"base": 7})
+    after = json.loads((remote / "names/tiny.json").read_text())
+    assert len(after["generations"]) == 1 and after["generations"] != record["generations"]
+    assert "1 results received" in empty.run("granularity", "pull", str(tmp_path / "there/results"), str(remote))
+    (remote / "names/tiny.json").write_text("{}")
+    output = empty.run("granularity", "pull", "results", str(remote), code=1)
+    assert "tiny.json: is not a list" in output and "push its results again" in output
+
+
+def test_what_another_version_made_stays_where_it_is(pushed, empty):
+    empty.run("granularity", "pull", "results", str(pushed))
+    file = next(empty.path("results/.store/samples").glob("*/manifest.json"))
+    said = strict_json.read_json(file)
+    del said["seal"]
+    file.chmod(0o644)
+    file.write_text(artifact.as_text(said | {"schema_version": 0}))
+    before = everything(empty.path("results"))
+    output = empty.run("granularity", "pull", "results", str(pushed), code=1)
+    assert "schema_version 0" in output and everything(empty.path("results")) == before
+
+
 def test_a_full_disk_is_not_the_fault_of_the_other_place(pushed, empty):
     pull = f"ulimit -f 20; {sys.executable} -m granularity pull results {pushed}"
     output = empty.run("bash", "-c", pull, code=1)
@@ -130,6 +174,7 @@ def test_a_place_that_cannot_be_reached_is_one_line(empty):
         ("s3://bucket/x", "Install s3fs"),
         ("odd://x", "Protocol not known"),
         ("nowhere", "no results of"),
+        ("/", "is empty; name a folder"),
     ):
         output = empty.run("granularity", "pull", "results", url, code=1).strip()
         assert said in output and len(output.splitlines()) == 1, output

@@ -3,7 +3,7 @@
 URL/generations/KIND-KEY.tar   one generation: its manifest, then exactly the files it lists
 URL/others/SHA256.tar          other files of a configuration: logs, benchmarks, copies for reports
 URL/names/NAME.json            of a configuration: its names and the generations they point to, all that these were
-                               made from, and the tar of the other files
+                               made from, and the tars of the other files, newest first
 """
 
 import contextlib
@@ -26,6 +26,7 @@ from granularity.store.artifact import LARGEST, Artifact, content_digest, key_of
 from granularity.store.place import MANIFEST, STAMP, STORE
 
 PIECE, LONGEST = 2**20, 2**16  # bytes of a piece, and of the longest header, such as a long name
+REMEDY = "delete this file there, and push its results again"
 Key = tuple[str, str]  # kind and key
 
 
@@ -46,9 +47,11 @@ class Remote:
     def __init__(self, url: str):
         import fsspec
 
-        self.url = url
+        self.url = url.rstrip("/")
+        if not self.url:
+            raise GranularityError("URL: is empty; name a folder or an address such as s3://bucket/folder")
         with self.told():
-            self.system, self.root = fsspec.core.url_to_fs(url)
+            self.system, self.root = fsspec.core.url_to_fs(self.url)
 
     def names(self, folder: str) -> set[str]:
         with self.told(folder):
@@ -90,7 +93,7 @@ class Remote:
 
 def push(root: Path, url: str) -> str:
     """Copy results at or below a folder, and all that they were made from, to a URL, except those already there."""
-    remote, base = Remote(url.rstrip("/")), _base(root)
+    remote, base = Remote(url), _base(root)
     tars, others = remote.names("generations"), remote.names("others")
     tops: dict[str, dict[str, Artifact]] = {}  # configuration -> name -> artifact
     for path in place.find(root):
@@ -107,11 +110,15 @@ def push(root: Path, url: str) -> str:
         with remote.writing(f"generations/{_tar(_key(artifact))}") as stream:
             _write_tar(stream, artifact.folder, [MANIFEST, *artifact.manifest["files"]])
     for top, named in tops.items():
-        before = _names(remote, top) if f"{top}.json" in remote.names("names") else {"names": {}, "generations": []}
+        files = _send_others(remote, base, base / top, others)  # before the record is read: somebody else may push, too
+        nothing = {"names": {}, "generations": [], "others": []}
+        before = _names(remote, top) if f"{top}.json" in remote.names("names") else nothing
+        if before["names"].keys() <= named.keys():  # nothing there but what this replaces
+            before = nothing
         record = {
             "names": before["names"] | {name: _key(result) for name, result in named.items()},
             "generations": sorted({*map(tuple, before["generations"]), *needed[top]}),
-            "others": _send_others(remote, base, base / top, others),
+            "others": list(dict.fromkeys([files, *before["others"]])),
         }
         with remote.writing(f"names/{top}.json") as stream:
             stream.write(json.dumps(record, indent=1).encode())
@@ -121,9 +128,10 @@ def push(root: Path, url: str) -> str:
 
 def pull(root: Path, url: str, kinds: Iterable[str]) -> str:
     """Fetch results of some kinds whose names lie at or below a folder, and those names; return a summary."""
-    remote, base, began = Remote(url.rstrip("/")), _base(root), time.time()
+    remote, base, began = Remote(url), _base(root), time.time()
     store, within = base / STORE, PurePosixPath(os.path.relpath(os.path.abspath(root), base))
-    tops = [name.removesuffix(".json") for name in sorted(remote.names("names"))]
+    found = (name for name in sorted(remote.names("names")) if place.is_plain(name, r"[^.?][^?]*\.json"))
+    tops = [name.removesuffix(".json") for name in found]
     records = {top: _names(remote, top, kinds) for top in tops if within.parts[:1] in ((), (top,))}
     if not records:
         raise GranularityError(f"{url}: no results of {root} have been pushed there")
@@ -139,7 +147,8 @@ def pull(root: Path, url: str, kinds: Iterable[str]) -> str:
             if PurePosixPath(name).is_relative_to(within) and not leads:
                 place.point(output, artifact.folder, artifact.kind, artifact.digest)
                 os.utime(place.stamp_of(output), (began, began))  # so that no stamp is newer than those of later stages
-        _receive_others(remote, base, top, record["others"])
+        for digest in record["others"]:
+            _receive_others(remote, base, top, digest)
     return f"{len(missing)} results received, {len(keys) - len(missing)} were already here"
 
 
@@ -184,30 +193,39 @@ def _receive(remote: Remote, store: Path, kind: str, key: str) -> None:
     """Receive a generation and publish it in the store, or raise GranularityError and leave nothing behind."""
     name = f"generations/{_tar((kind, key))}"
     where = f"{remote.url}/{name}"
-    with (
-        place.new_folder(store) as folder,
-        remote.reading(name) as stream,
-        tarfile.open(fileobj=stream, mode="r|", tarinfo=Header) as tar,
-    ):
+    with place.new_folder(store) as folder, remote.reading(name) as stream, _untarred(stream, where) as tar:
         first = tar.next()
         if first is None or first.name != MANIFEST or not first.isreg() or first.size > LARGEST:
-            raise GranularityError(f"{where}: does not begin with a manifest")
+            raise tarfile.TarError("does not begin with a manifest")
         text = tar.extractfile(first).read()
-        manifest = parse(text, Path(where))
+        try:
+            manifest = parse(text, Path(name))
+        except GranularityError:
+            raise tarfile.TarError("its manifest is corrupt, or of another version of granularity") from None
         identity = (manifest["kind"], manifest["key"], key_of(manifest), content_digest(manifest))
         if identity != (kind, key, key, manifest["digest"]):
-            raise GranularityError(f"{where}: contains another result than its name says")
+            raise tarfile.TarError("contains another result than its name says")
         (folder / MANIFEST).write_bytes(text)
         files = dict(manifest["files"])
         for entry in iter(tar.next, None):
             about = files.pop(entry.name, None)
             if about is None or not entry.isreg() or entry.issparse() or entry.size != about["bytes"]:
-                raise GranularityError(f"{where}: {entry.name} is not listed in its manifest")
+                raise tarfile.TarError(f"{entry.name} is not listed in its manifest")
             if _write(tar.extractfile(entry), place.inside(folder, entry.name, where)) != about["sha256"]:
-                raise GranularityError(f"{where}: {entry.name} is corrupt (its SHA-256 differs from the manifest)")
+                raise tarfile.TarError(f"{entry.name} is corrupt (its SHA-256 differs from the manifest)")
         if files:
-            raise GranularityError(f"{where}: lacks {', '.join(files)}")
+            raise tarfile.TarError(f"lacks {', '.join(files)}")
         writer.publish(folder, store, manifest)
+
+
+@contextlib.contextmanager
+def _untarred(stream: IO[bytes], where: str) -> Iterator[tarfile.TarFile]:
+    """Open a stream as a tar; what is wrong with its bytes becomes a GranularityError that says how to mend it."""
+    try:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=Header) as tar:
+            yield tar
+    except tarfile.TarError as error:
+        raise GranularityError(f"{where}: {error}; {REMEDY}") from None
 
 
 def _write(source: IO[bytes], target: Path) -> str:
@@ -232,12 +250,17 @@ def _names(remote: Remote, top: str, kinds: Iterable[str] = (place.KIND,)) -> di
     """Read the names of a configuration; check their form, because they decide where files will lie."""
     name = f"names/{top}.json"
     with remote.reading(name) as stream:
-        said = strict_json.parse_json(stream.read(LARGEST), f"{remote.url}/{name}")
+        text = stream.read(LARGEST)
+    try:
+        said = strict_json.parse_json(text, name)
+        said["others"] = [said["others"]] if isinstance(said["others"], str) else said["others"]  # up to 0.2.0
         keys = [*said["names"].values(), *said["generations"]]
         whole = all(place.is_plain("/".join(key), f"({'|'.join(kinds)})/{place.KEY}") for key in keys)
-        if not (whole and place.is_plain(said["others"], place.DIGEST)):
-            raise ValueError("contains an entry that is not the key of a stage's result")
-        return said
+        if whole and all(place.is_plain(digest, place.DIGEST) for digest in said["others"]):
+            return said
+    except (GranularityError, KeyError, TypeError, AttributeError):
+        pass
+    raise GranularityError(f"{remote.url}/{name}: is not a list of a configuration's results; {REMEDY}")
 
 
 def _inside(base: Path, top: str, name: str, url: str) -> Path:
@@ -273,7 +296,7 @@ def _receive_others(remote: Remote, base: Path, top: str, digest: str) -> None:
     with place.new_folder(base / STORE) as folder:
         with remote.reading(name) as stream:
             if _write(stream, folder / "others.tar") != digest:
-                raise GranularityError(f"{where}: corrupt (its SHA-256 differs from its name)")
+                raise GranularityError(f"{where}: corrupt (its SHA-256 differs from its name); {REMEDY}")
         with remote.told(name), tarfile.open(folder / "others.tar", "r:", tarinfo=Header) as tar:
             for number, entry in enumerate(tar):
                 target = _inside(base, top, entry.name, where)

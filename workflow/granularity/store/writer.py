@@ -24,7 +24,7 @@ from granularity.base import interrupt, regular
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.store import hashing, place
-from granularity.store.artifact import Artifact, as_text, content_digest, key_of
+from granularity.store.artifact import Artifact, OtherVersionError, as_text, content_digest, key_of
 from granularity.store.lock import Lock, LostError
 from granularity.store.place import MANIFEST
 
@@ -241,7 +241,8 @@ def publish(folder: Path, store: Path, manifest: Values, durable: bool = True) -
 def sound(store: Path, kind: str, key: str) -> Artifact | None:
     """Return the verified generation of a key, or None if there is none. Put a damaged one aside.
 
-    Raise UnreadableError if the system does not let it be read, as if a colleague's file has no read permission.
+    Raise UnreadableError if the system does not let it be read, as if a colleague's file has no read permission, and
+    OtherVersionError for what another version of the program made.
     """
     folder = place.generation(store, kind, key)
     if not os.path.lexists(folder):
@@ -249,7 +250,7 @@ def sound(store: Path, kind: str, key: str) -> Artifact | None:
     try:
         artifact = Artifact.peek(folder)
         wrong = next(artifact.corrupt(), None)
-    except regular.UnreadableError:
+    except (regular.UnreadableError, OtherVersionError):
         raise
     except GranularityError as error:
         wrong = str(error)
