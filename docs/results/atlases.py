@@ -75,9 +75,8 @@ def added() -> str:
     """Differences of arms that were predicted of the six added arms and the added rows."""
     tables, said = look.tables(of_tree()), predictions("cifar10_tree_more")["differences"]
     pairs = {name: tuple(tables[one["of"]][one[arm]] for arm in ("arm", "against")) for name, one in said.items()}
-    return outcomes(
-        ["of", "arm", "against"], compared(pairs), said, lambda key, row: [said[key]["of"], *row[["arm", "against"]]]
-    )
+    made = compared(pairs, lambda name, numbers: look.of_pairs(said[name]["of"], numbers))
+    return outcomes(["of", "arm", "against"], made, said, lambda key, row: [said[key]["of"], *row[["arm", "against"]]])
 
 
 def six_arms() -> str:

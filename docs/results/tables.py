@@ -56,11 +56,15 @@ def arms(name: str, condition: str) -> pd.DataFrame:
     )
 
 
-def compared(pairs: dict[str, tuple[pd.Series, pd.Series]]) -> pd.DataFrame:
-    """Each pair's difference in points, its interval at 95 % corrected for their number (Bonferroni), p and Holm's."""
+def compared(
+    pairs: dict[str, tuple[pd.Series, pd.Series]], of: Callable = lambda name, numbers: numbers
+) -> pd.DataFrame:
+    """Each pair's difference in points, its interval at 95 % corrected for their number (Bonferroni), p and Holm's;
+    `of` corrects the error of a difference.
+    """
     found = {}
     for name, (arm, against) in pairs.items():
-        difference = paired(arm, against)
+        difference = of(name, paired(arm, against))
         low, high = interval(*difference, len(pairs))
         found[name] = {"arm": arm.name, "against": against.name, "difference": difference.difference}
         found[name] |= {"low": low, "high": high, "pairs": difference.pairs, "p": p_value(*difference)}

@@ -32,6 +32,28 @@ def test_differences_are_paired_and_corrected_for_all(found):
     assert row["mean"] == pytest.approx(table["b"].mean()) and row["p"] >= told.pvalue
 
 
+def test_units_that_share_pairs_have_the_jackknifes_error(found):
+    """The reference leaves out each repetition with all its pairs."""
+    pairs = np.random.default_rng(1).normal(size=(4, 4, 6))
+    pairs += pairs.transpose(1, 0, 2)
+    rows = []
+    for one in range(4):
+        values = np.delete(pairs[one], one, axis=0).mean(axis=0)
+        rows += [(f"results/{one}", arm, "agreement/cka", value) for arm, value in zip(ARMS, values, strict=True)]
+    table = pd.DataFrame(rows, columns=["repetition", "arm", "key", "value"])
+    without = [np.delete(np.delete(pairs[..., 1] - pairs[..., 0], one, 0), one, 1) for one in range(4)]
+    left = [part[np.triu_indices(3, 1)].mean() for part in without]
+    error = np.sqrt(3 * np.var(left))
+    row = atlas.differences(table[table["arm"].isin(ARMS[:2])], ["agreement/cka"]).loc[("agreement/cka", "a")]
+    assert row["high"] - row["difference"] == pytest.approx(error * stats.t.ppf(0.975, 3))
+    two = table[table["repetition"] < "results/2"]
+    assert atlas.differences(two, ["agreement/cka"])["low"].isna().all()
+    other, own = (
+        atlas.relations(pd.concat([found, table.assign(key=key)]), [key]).loc[key] for key in ("cka", "agreement/cka")
+    )
+    assert (own["high"] - own["low"]).tolist() == pytest.approx(3 * (other["high"] - other["low"]))
+
+
 def test_backbones_of_a_draw_count_as_one(found):
     """They share images and labels, so as many of them as one likes make no draw more."""
     folders = found.assign(repetition=found["repetition"].str.replace("results/", "draw-") + "/0")

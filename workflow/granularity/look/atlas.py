@@ -114,6 +114,17 @@ def tables(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
 
 
+def of_pairs(key: str, numbers: Difference) -> Difference:
+    """Widen the error if each unit's number is its mean over pairs with the others, because units then share pairs.
+
+    The error is the jackknife's, which leaves out a unit with its pairs; two units have none. For correlations with
+    errors, which units do not share, it is too wide, never too narrow.
+    """
+    n = numbers.pairs
+    factor = 2 * (n - 1) / (n - 2) if n > 2 else np.nan
+    return numbers._replace(error=factor * numbers.error) if key.startswith("agreement/") else numbers
+
+
 def differences(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
     """Return each arm's differences from the target; intervals jointly hold over all keys and arms (Bonferroni).
 
@@ -126,7 +137,7 @@ def differences(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
         table = by_key[key]
         for arm in [*(arm for arm in sizes.index if arm in table), *table.columns.difference(sizes.index)]:
             told = paired(table[arm], table[BASELINE]) if BASELINE in table else Difference(np.nan, np.nan, 0)
-            rows[key, arm] = (table[arm].mean(), *told)
+            rows[key, arm] = (table[arm].mean(), *of_pairs(key, told))
     summary = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", *Difference._fields])
     summary.index = pd.MultiIndex.from_tuples(summary.index, names=["key", "arm"])
     return _judged(summary)
@@ -153,7 +164,8 @@ def relations(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
                 for label, item in zip(LABELS, solved, strict=True):
                     rows.setdefault((key, label), []).append(item)
     index = pd.MultiIndex.from_tuples(rows or [(0, 0)], names=["key", "with"])[: len(rows)]
-    summary = pd.DataFrame([mean_of(item) for item in rows.values()], columns=Difference._fields, index=index)
+    numbers = [of_pairs(key, mean_of(item)) for (key, _), item in rows.items()]
+    summary = pd.DataFrame(numbers, columns=Difference._fields, index=index)
     return _judged(summary)
 
 
