@@ -22,6 +22,7 @@ from granularity import cli
 from granularity.base.errors import GranularityError
 from granularity.look import inspection
 from granularity.look.explore import page as pages
+from granularity.look.folder import MARKER
 from granularity.store import artifact, place
 from granularity.store.artifact import Artifact
 from support import browser, tasks, writing
@@ -385,7 +386,7 @@ def test_the_folder_holds_nothing_of_others(made, tmp_path):
     root, to = made[3].parent, tmp_path / "results" / "pages"
     explore(root, "--to", str(to))
     (to / "labels.csv").write_text("mine")
-    marker = to / pages.MARKER
+    marker = to / MARKER.format("explore")
     marker.write_text(marker.read_text().replace("[", '["old.html", "../../kept.txt", ', 1))
     (to / "old.html").touch()
     (tmp_path / "kept.txt").touch()

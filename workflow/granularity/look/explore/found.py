@@ -12,6 +12,10 @@ from granularity.store.artifact import Artifact, OtherVersionError
 
 SOUND, OTHER_CODE, CORRUPT = "sound", "sound, of other code", "corrupt"
 MISSING, OTHER_VERSION = "missing", "of another version"
+NOT_ONE = (
+    "{}: is not the folder of one configuration, such as results/digits, or of a study's cell, such as "
+    "results/digits/draw-0"
+)
 
 
 class Result(NamedTuple):
@@ -48,10 +52,7 @@ def read(root: Path) -> list[Result]:
         )
     results = [_result(root, name) for name in names]
     if any(result.kind == "samples" and result.name.count("/") != 1 for result in results):
-        raise GranularityError(
-            f"{root}: is not the folder of one configuration, such as results/digits, or of a study's cell, such as "
-            "results/digits/draw-0"
-        )
+        raise GranularityError(NOT_ONE.format(root))
     order = {kind: number for number, kind in enumerate(STAGES)}
     return sorted(results, key=lambda result: order.get(result.kind, len(order)))
 

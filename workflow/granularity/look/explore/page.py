@@ -1,4 +1,4 @@
-"""The pages and the files that they load, and the folder for them, in which no other file is touched."""
+"""The pages, and the files that they load."""
 
 import json
 import os
@@ -11,19 +11,18 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from granularity.base import strict_json
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
+from granularity.look import folder
 from granularity.look.explore import duplicates, found, images, plots
 from granularity.look.explore.found import Result
 from granularity.look.text import megabytes, seconds, size_text
 from granularity.stages.report import stage as report
 from granularity.stages.report.conditions import ShownSpace
-from granularity.store import place
 from granularity.store.artifact import Artifact, by_stage
 
 HERE = Path(__file__).parent
-MARKER, INDEX = ".made-by-granularity-explore.json", "index.html"  # the marker lists our files
+INDEX = "index.html"
 VIEWS = {"map": "Map", "cluster": "Clusters", "compare": "Compare", "training": "Training", "duplicates": "Duplicates"}
 SAID = ("<h1>(.*?)</h1>", '<p class="headline">(.*?)</p>')  # question and answer on the report's page
 NOTHING = {"condition": "", "lost": [], "plots": {}, "trees": [], "legend": {}, "shown": None, "note": "", "twins": {}}
@@ -32,7 +31,7 @@ NOTHING = {"condition": "", "lost": [], "plots": {}, "trees": [], "legend": {}, 
 def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
     """Write the pages about the results in `root`; return the first, and a line for each result not used."""
     to = root / "explore" if to is None else to
-    before = _made_before(to)
+    before = folder.made_before(to, "explore")
     results = found.read(root)
     pages = report.environment(HERE)
     pages.filters |= {"seconds": seconds, "megabytes": megabytes, "size": size_text}
@@ -45,7 +44,7 @@ def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
         return template.render(NOTHING | values, view=view, up=up, title=VIEWS.get(view, "Run")).encode()
 
     files = {"bokeh.min.js": plots.SCRIPT.read_bytes(), "explore.js": (HERE / "explore.js").read_bytes()}
-    files["explore.css"] = b"\n".join((folder / "page.css").read_bytes() for folder in (report.HERE, HERE))
+    files["explore.css"] = b"\n".join((home / "page.css").read_bytes() for home in (report.HERE, HERE))
     for name in conditions:
         selected = [result for result in results if result.condition == name]
         data, sheets, values = _condition([result.artifact for result in selected if result.artifact], most)
@@ -57,7 +56,7 @@ def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
         for view in VIEWS:
             files[f"{name}/{view}.html"] = page(view, "../", **values | {"plots": values["plots"].get(view, {})})
     files[INDEX] = page("index", "", results=results, **_stages(results), **_report(results, to))
-    _put(to, files, before)
+    folder.put(to, files, before, "explore")
     return to / INDEX, [f"{result.state}: {result.why}" for result in results if not result.artifact]
 
 
@@ -166,29 +165,3 @@ def _trainings(of: Mapping[str, list[Artifact]]) -> tuple[dict[str, Any], dict[s
                         heading = f"{words}: {loss.replace('_', ' ')} by epoch, a line per run{of_these}"
                         drawn[heading] = plots.curves(part, history, loss)
     return drawn, legend
-
-
-# ---------------------------------------------------------------- the folder
-
-
-def _made_before(to: Path) -> set[str]:
-    """Return the files left by an earlier call; GranularityError if the folder was not made by this command."""
-    if not to.exists() or (to.is_dir() and not any(to.iterdir())):
-        return set()
-    if not (to / MARKER).is_file():
-        raise GranularityError(f"{to}: contains files that `granularity explore` did not make; choose another --to")
-    return set(filter(place.is_plain, strict_json.read_json(to / MARKER)))
-
-
-def _put(to: Path, files: Mapping[str, bytes], before: set[str]) -> None:
-    """Write the files, each atomically, and delete files of an earlier call that are no longer made."""
-    for name in (name for name in files if name not in before and (to / name).exists()):
-        raise GranularityError(f"{to / name}: was not made by `granularity explore`; move it, or choose another --to")
-    to.mkdir(parents=True, exist_ok=True)
-    place.write_atomically(to / MARKER, json.dumps(sorted(before | files.keys())).encode())
-    for name, data in files.items():
-        (to / name).parent.mkdir(exist_ok=True)
-        place.write_atomically(to / name, data)
-    for name in before - files.keys():
-        place.inside(to, name, to / MARKER).unlink(missing_ok=True)
-    place.write_atomically(to / MARKER, json.dumps(sorted(files)).encode())
