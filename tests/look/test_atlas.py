@@ -1,11 +1,19 @@
-"""The atlas: differences and relations against other computations of them, and where there are none."""
+"""The atlas: differences and relations against other computations of them, what is refused, and where it is written."""
+
+import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
+from granularity import cli
+from granularity.base.errors import GranularityError
 from granularity.look import atlas
+from granularity.look.folder import MARKER
+from support import tasks, writing
 
 ARMS = [atlas.BASELINE, "a", "b", "c", "d", "e"]
 
@@ -66,8 +74,89 @@ def test_what_orders_the_errors_predicts_them_and_what_follows_the_classes_is_fo
     made = atlas.relations(found, ["ordered", "noise", "sizes"])["difference"].round(6)
     assert made["ordered", "error"] == 1 and abs(made["noise", "error"]) < 0.7
     assert made["sizes", "G"] == -1 and made["sizes", "learnt"] == made["sizes", "meaning"] == 0
+    errors = found[found["key"] == "error"]  # of a second transfer, in two of the repetitions
+    other = errors[errors["repetition"] < "results/2"].assign(key="error (b)", value=-errors["value"])
+    several = pd.concat([found.replace({"key": {"error": "error (a)"}}), other])
+    told = atlas.relations(several, ["ordered"])["difference"].round(6)["ordered"]
+    assert (told["error (a)"], told["error (b)"]) == (1, -1)
 
 
 def test_few_arms_have_no_relations(found):
     few = found[found["arm"].isin(ARMS[:4])]
     assert atlas.relations(few, ["ordered"]).empty and len(atlas.differences(few, ["ordered"])) == 4
+
+
+def test_a_figure_is_as_wide_as_its_label_spaces_need():
+    widths = []
+    for arms in (6, 140):
+        index = pd.MultiIndex.from_product([["noise"], map(str, range(arms))], names=["key", "arm"])
+        drawn = atlas.picture(pd.DataFrame({"difference": 1.0, "low": -1.0, "high": 3.0}, index=index))
+        widths.append(float(re.search(r'width="([\d.]+)pt"', drawn)[1]) / 72)
+    assert widths[0] == pytest.approx(atlas.drawing.WIDTH) and widths[1] > 140 * 0.13  # inches of a line of text
+
+
+@pytest.fixture
+def results(tmp_path, make_samples) -> Path:
+    """Two backbones of two arms, two transfers. After `same`, the first tenth of the images is hard, after `head` the
+    last.
+    """
+    at, kinds = tmp_path / "results" / "a" / "draw-0" / "train-40", ["even", "odd"] * 30
+    samples = make_samples(at / "samples", ["train"] * 40 + ["val"] * 20, {"kind": kinds, "class": kinds}, "kind")
+    options = {"space": "manual-class", "family": "manual", "params": {"rank": "class"}}
+    tasks.run("hierarchy", at / "hierarchy" / "manual-class", options, samples=samples)
+    names = [f"{arm}-p{seed}" for arm in ("target", "manual-class") for seed in (0, 1)]
+    about = {"space": np.repeat(["target", "manual-class"], 2), "network": "net", "granularity": 2}
+    runs = pd.DataFrame({"run_id": names, **about, "pretrain_seed": [0, 1, 0, 1]})
+    params = {"objective": {"name": "labels"}, "recipe": {"loss": "auto"}} | {"transfer": None}
+    with writing.create(at / "pretrain/net/all", "pretrain", params=params) as out:
+        out.table("runs.parquet", runs.assign(train_loss=0.1))
+    with writing.create(at / "measure/probe/net/all", "measure") as out:
+        out.table("runs.parquet", runs.rename(columns={"run_id": "run"}))
+        values = {"run": names, "epoch": 1, "split": "val", "measure": "probe", "key": "kind", "value": 0.5}
+        out.table("values.parquet", pd.DataFrame(values))
+    for transfer, hard in {"same": slice(2), "head": slice(18, 20)}.items():
+        with writing.create(at / "finetune" / transfer / "net/all", "finetune", params={"transfer": transfer}) as out:
+            out.table("runs.parquet", runs.assign(transfer=transfer, val_error=10.0))
+            codes = np.arange(20) % 2
+            codes[hard] = 1 - codes[hard]
+            ids = [f"image {row}" for row in range(40, 60)]
+            out.table("predictions.parquet", pd.DataFrame({"sample_id": ids, **dict.fromkeys(names, codes)}))
+            out.table("classes.parquet", pd.DataFrame({"label": [0, 1], "name": ["even", "odd"]}))
+    return at.parent
+
+
+def test_errors_of_several_transfers_stay_apart(results):
+    means = atlas.read([results]).groupby("key")["value"].mean()
+    for transfer in ("same", "head"):
+        assert means[f"error ({transfer})"] == 10 and means[f"error/other images ({transfer})"] == 0
+        assert means[f"error/hardest tenth ({transfer})"] == 100
+    shutil.rmtree(results / "train-40/finetune/head")
+    assert {"error", "error/hardest tenth"} < {*atlas.read([results])["key"]}
+    shutil.rmtree(results / "train-40/finetune")
+    assert "probe/kind" in {*atlas.read([results])["key"]}
+
+
+def test_a_page_is_written_where_it_hides_nothing(results, capsys):
+    again, other = results.with_name("draw-1"), results.parents[1] / "b" / "draw-0"
+    shutil.copytree(results, again, symlinks=True)
+    shutil.copytree(results, other, symlinks=True)
+
+    def told(*words) -> str:
+        cli.app(["atlas", *map(str, words)], standalone_mode=False)
+        return capsys.readouterr().out.strip()
+
+    assert told(results) == told(results) == f"{results}/atlas/index.html"
+    assert told(results, again) == f"{results.parent}/atlas/index.html"
+    assert "by intervals over 2 units" in (results / "atlas/index.html").read_text()
+    mine = results.parent / "atlas"
+    (mine / MARKER.format("atlas")).unlink()
+    for words, why in {
+        (results, other): "lie in several folders; name one for the page with --to",
+        (results, other, "--to", results.parent / "page"): "have the same name",
+        (results, "--to", mine): "contains files that `granularity atlas` did not make",
+        (results.parent, "--to", results.parent / "page"): "is not the folder of one configuration",
+        (results, "--split", "tset"): "was not measured in .*; there are val$",
+    }.items():
+        with pytest.raises(GranularityError, match=why):
+            told(*words)
+    assert not (results.parent / "page").exists()

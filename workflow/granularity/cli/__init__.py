@@ -264,7 +264,9 @@ def atlas(
     results: Annotated[
         list[Path], typer.Argument(help="Folders of results of one configuration, with any base seeds.")
     ],
-    to: Annotated[Path | None, typer.Option(help="Folder for the page.", show_default="RESULTS/atlas")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Folder for the page.", show_default="RESULTS/atlas; of several, beside them")
+    ] = None,
     key: Annotated[
         list[str] | None, typer.Option(help="A measured number, such as probe/digit/linear; may be repeated.")
     ] = None,
@@ -278,7 +280,7 @@ def atlas(
     kernels.limit(1)
     from granularity.look import atlas
 
-    print(atlas.write(results, to or results[0] / "atlas", key or (), split))
+    print(atlas.write(results, to, key or (), split))
 
 
 @app.command(rich_help_panel=LOOK)

@@ -21,6 +21,8 @@ from granularity.base.errors import GranularityError
 from granularity.base.revision import revision
 from granularity.claims.statistics import Difference, holm, interval, mean_of, p_value, paired
 from granularity.look import api, repetitions
+from granularity.look import folder as pages
+from granularity.look.explore.found import NOT_ONE
 from granularity.stages.report import drawing
 from granularity.stages.report import stage as report
 from granularity.store import place
@@ -35,18 +37,24 @@ def read(folders: Sequence[Path], split: str = "val") -> pd.DataFrame:
 
     Columns: `condition` (with the network, if several were pretrained on the target), `repetition` (FOLDER/SEED),
     `arm`, `key`, `value` (float64). Keys are MEASURE/KEY for what was measured on a split; `error` after finetuning
-    (mean over finetunings; `error (TRANSFER)` if there are several transfers); those of
-    :mod:`granularity.look.repetitions`; and, for the labels, `G`, `learnt` (the share of their entropy removed by
-    pretraining, from its training loss; absent if that is no cross-entropy of one label) and `meaning` (normalised
-    mutual information with the last human rank). Raises GranularityError: nothing was measured.
+    (mean over finetunings); those of :mod:`granularity.look.repetitions`; and, for the labels, `G`, `learnt` (the share
+    of their entropy removed by pretraining, from its training loss; absent if that is no cross-entropy of one label)
+    and `meaning` (normalised mutual information with the last human rank). Keys of errors end in ` (TRANSFER)` if there
+    are several transfers. Raises GranularityError: nothing was measured.
     """
+    names = [folder.name for folder in folders]
+    if alike := [str(folder) for folder in folders if names.count(folder.name) > 1]:
+        raise GranularityError(f"{', '.join(alike)}: have the same name; name one by a link with another name")
     parts, arms, homes = [], {}, {}
-    for folder in map(Path, folders):
+    for folder in folders:
         part, arms[folder], own = _of_folder(folder, split)
         parts.append(part)
         homes |= dict.fromkeys(own)
     more = [*repetitions.agreement(arms, split), *repetitions.hardness(arms)]
     measurements = pd.concat([*parts, pd.DataFrame(more, columns=[*BY, "value"])], ignore_index=True)
+    ends = measurements["key"][measurements["key"].str.startswith(ENDS + " (")].str.removeprefix(ENDS).unique()
+    if len(ends) == 1:
+        measurements["key"] = measurements["key"].str.removesuffix(ends[0])
     for home in homes:
         own = measurements["arm"].str.endswith(OF.format(home))
         measurements.loc[own, "condition"] += f", {home}"
@@ -59,6 +67,8 @@ def _of_folder(folder: Path, split: str) -> tuple[pd.DataFrame, pd.Series, list[
     several; arms of these end in their names.
     """
     runs = api.runs(folder)
+    if not all(place.is_plain(condition, "[^/]+") for condition in runs["condition"]):
+        raise GranularityError(NOT_ONE.format(folder))
     runs["repetition"] = folder.name + "/" + runs["pretrain_seed"].astype("str")
     several = runs.groupby("space")["network"].transform("nunique") > 1
     homes = [*runs.loc[runs["space"] == BASELINE, "network"].unique()]
@@ -68,18 +78,20 @@ def _of_folder(folder: Path, split: str) -> tuple[pd.DataFrame, pd.Series, list[
     homes = homes if len(homes) > 1 else []
     runs["home"] = named.where(at_home, OF.format(homes[0])) if homes else ""
     runs["arm"] += runs["home"]
-    measured = runs[(runs["stage"] == "measure") & (runs["split"] == split) & runs["transfer"].isna()]
+    measured = runs[(runs["stage"] == "measure") & runs["transfer"].isna()]
     measured = measured.dropna(subset=["epoch"])  # networks only, not the embedding
     if measured.empty:
         raise GranularityError(f"{folder}: contains no measured networks; make them with: snakemake measure")
+    if split not in (splits := measured["split"].unique()):
+        raise GranularityError(f"--split: '{split}' was not measured in {folder}; there are {', '.join(splits)}")
+    measured = measured[measured["split"] == split]
     measured = measured.assign(key=measured["measure"] + "/" + measured["key"])
     last = measured.groupby("run")["epoch"].transform("max")
     untrained = measured[measured["epoch"] == 0]  # the same for all labels
     untrained = untrained.assign(arm=UNTRAINED + untrained["home"])
     parts = [measured[(measured["epoch"] == last) & (last > 0)], untrained]
     ends = runs[(runs["stage"] == "finetune") & (runs["measure"] == "val_error")]
-    key = ENDS if ends["transfer"].nunique() == 1 else ENDS + " (" + ends["transfer"] + ")"
-    parts += [ends.assign(key=key), _of_labels(folder, runs)]
+    parts += [ends.assign(key=ENDS + " (" + ends["transfer"] + ")"), _of_labels(folder, runs)]
     measurements = pd.concat(parts)[[*BY, "value"]]
     return measurements, runs.drop_duplicates("run").set_index("run")["arm"], homes
 
@@ -110,7 +122,8 @@ def tables(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
     folder = found["repetition"].str.rpartition("/")[0]
     found = found.assign(unit=folder if folder.nunique() > 1 else found["repetition"])
     return {
-        key: part.pivot_table("value", "unit", "arm", aggfunc="mean", sort=False) for key, part in found.groupby("key")
+        key: part.pivot_table("value", "unit", "arm", aggfunc="mean", sort=False).reindex(found["unit"].unique())
+        for key, part in found.groupby("key")
     }
 
 
@@ -146,16 +159,18 @@ def differences(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
 def relations(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
     """Relate each key to the error after finetuning and to the labels, by ranks over arms within each unit.
 
-    Index: key, `with`. For the error: Spearman's correlation. For G, `learnt`, `meaning`: coefficients of a regression
-    of the key's ranks on the ranks of these three, all standardised. `difference` is the mean over units, with
-    intervals as in :func:`differences`, for these arms only. A unit needs five arms.
+    Index: key, `with`. For the error of each transfer: Spearman's correlation. For G, `learnt`, `meaning`: coefficients
+    of a regression of the key's ranks on the ranks of these three, all standardised. `difference` is the mean over
+    units, with intervals as in :func:`differences`, for these arms only. A unit needs five arms.
     """
     by_key, rows = tables(found), {}
+    ends = [key for key in by_key if key == ENDS or key.startswith(ENDS + " (")]
     for key in keys:
         for unit, values in by_key[key].iterrows():
-            ended = pd.concat([values, by_key[ENDS].loc[unit]], axis=1).dropna() if ENDS in by_key else []
-            if len(ended) >= 5:
-                rows.setdefault((key, ENDS), []).append(stats.spearmanr(*ended.to_numpy().T).statistic)
+            for end in ends:
+                ended = pd.concat([values, by_key[end].loc[unit]], axis=1).dropna()
+                if len(ended) >= 5:
+                    rows.setdefault((key, end), []).append(stats.spearmanr(*ended.to_numpy().T).statistic)
             known = [by_key[item].loc[unit] for item in LABELS if item in by_key]
             about = pd.concat([values, *known], axis=1).dropna()
             if len(known) == len(LABELS) and len(about) >= 5 and about.nunique().min() > 1:
@@ -192,13 +207,14 @@ def picture(made: pd.DataFrame) -> str:
     grid = gridded(made["difference"]).drop(columns=[BASELINE, UNTRAINED], errors="ignore")
     stands = gridded((made["low"] > 0) | (made["high"] < 0)).reindex_like(grid)
     with drawing.styled():
-        figure, axis = plt.subplots(figsize=(drawing.WIDTH, 1.6 + 0.17 * len(grid)), layout="constrained")
+        width = max(drawing.WIDTH, 3 + 0.15 * grid.shape[1])
+        figure, axis = plt.subplots(figsize=(width, 1.6 + 0.17 * len(grid)), layout="constrained")
         scaled = grid.div(grid.abs().max(axis=1), axis=0)
         image = axis.imshow(scaled, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
         axis.plot(*np.argwhere(stands.to_numpy() == True).T[::-1], "x", color=drawing.INK, markersize=3)  # noqa: E712
         axis.set_xticks(range(grid.shape[1]), map(drawing.shorten, grid), rotation=90)
         axis.set_yticks(range(len(grid)), map(drawing.shorten, grid.index))
-        figure.colorbar(image, fraction=0.05)
+        figure.colorbar(image, fraction=0.05, label="share of the row's largest")
         text = drawing.svg(figure, "atlas", "Differences of measures from the target, by label space")
         plt.close(figure)
     return text
@@ -210,42 +226,60 @@ def starred(made: pd.DataFrame, column: str) -> pd.Series:
     return made[column].map("{:.3g}".format) + stands.map({True: "*", False: ""})
 
 
-def write(folders: Sequence[Path], to: Path, keys: Sequence[str] = (), split: str = "val") -> Path:
-    """Write `atlas.csv` (see :func:`read`), `differences.csv`, `relations.csv`, `atlas.svg` and `index.html`.
+def write(folders: Sequence[Path], to: Path | None = None, keys: Sequence[str] = (), split: str = "val") -> Path:
+    """Write `atlas.csv` (see :func:`read`), `differences.csv`, `relations.csv`, `CONDITION.svg` and `index.html`.
 
-    Raises GranularityError: nothing was measured, or a requested key was not.
+    Default folder: `atlas` in the folder of results, or beside several. Raises GranularityError: nothing was measured,
+    or a requested key was not; or the folder has other files.
     """
+    folders = [Path(folder) for folder in folders]
+    homes = {folder.parent for folder in folders} if len(folders) > 1 else {*folders}
+    if to is None and len(homes) > 1:
+        raise GranularityError(
+            f"{', '.join(map(str, folders))}: lie in several folders; name one for the page with --to"
+        )
+    to = to or homes.pop() / "atlas"
+    before = pages.made_before(to, "atlas")
     measurements = read(folders, split)
     available = [key for key in measurements["key"].unique() if key not in LABELS]
     if unknown := [key for key in keys if key not in available]:
         raise GranularityError(f"--key: '{unknown[0]}' was not measured; there are {', '.join(available)}")
-    parts = {}
+    parts, units = {}, {}
     for condition, part in measurements.groupby("condition"):
         chosen = list(keys or [key for key in available if key in set(part["key"])])
         measures = [key for key in chosen if not key.startswith(ENDS)]
         parts[condition] = differences(part, chosen), relations(part, measures)
-    to.mkdir(parents=True, exist_ok=True)
-    measurements.to_csv(to / "atlas.csv", index=False, float_format="%.6g")
+        units[condition] = max(map(len, tables(part).values()))
+    files = {"atlas.csv": measurements.to_csv(index=False, float_format="%.6g").encode()}
     bodies = [
-        f'<p><a href="{quote(os.path.relpath(page, to))}">The report of {escape(Path(folder).resolve().name)}</a></p>'
+        f'<p><a href="{quote(os.path.relpath(page, to))}">The report of {escape(folder.resolve().name)}</a></p>'
         for folder in folders
-        if (page := Path(folder) / "report/report.html").is_file()
+        if (page := folder / "report/report.html").is_file()
     ]
     for i, name in enumerate(("differences", "relations")):
-        pd.concat({item: pair[i] for item, pair in parts.items()}, names=["condition"]).to_csv(to / f"{name}.csv")
+        made = pd.concat({item: pair[i] for item, pair in parts.items()}, names=["condition"])
+        files[f"{name}.csv"] = made.to_csv().encode()
     for condition, (difference_table, relation_table) in parts.items():
         drawn = picture(difference_table)
-        place.inside(to, f"{condition}.svg", "--to").write_text(drawn, encoding="utf-8")
-        words = "Figure: differences from the target, as shares of the largest in the row. Tables: means over"
-        words += " backbones, and rank correlations over arms. Intervals are over backbones or, of several folders,"
-        words += " over their means. Crosses and stars: significantly different from the target, or from zero,"
-        words += " corrected for all numbers of the table."
+        files[f"{condition}.svg"] = drawn.encode()
+        words = (
+            "Figure: differences from the target. First table: means. Second table, over arms: rank correlations with"
+        )
+        words += " errors, and coefficients of a regression of ranks on those of G, learnt and meaning. "
+        tested = "Crosses and stars: significantly different from the target, or from zero, by intervals over"
+        tested += (
+            f" {units[condition]} units (backbones or, of several folders, their means), corrected for all numbers of"
+        )
+        tested += " the table."
+        words += tested if units[condition] > 1 else "There are no intervals, because there is only one backbone."
         grids = (gridded(starred(difference_table, "mean")), gridded(starred(relation_table, "difference")))
         plain = [item.rename_axis(index=None, columns=None).to_html(na_rep="", border=0) for item in grids]
-        html = "".join(f'<div class="scroll">{item}</div>' for item in plain)
-        bodies.append(f"<h2>{escape(condition)}</h2><figure>{drawn}</figure><p>{words}</p>{html}")
+        shown = f'<figure style="min-width: max-content">{drawn}</figure>', f"<p>{words}</p>", *plain
+        html = "".join(f'<div class="scroll">{item}</div>' for item in shown)
+        bodies.append(f"<h2>{escape(condition)}</h2>{html}")
     style, page = (report.HERE / "page.css").read_text(encoding="utf-8"), Markup("".join(bodies))
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Atlas</title><style>{style}</style>'
     foot = f'<footer class="run">Made by granularity, {revision()}.</footer>'
-    (to / "index.html").write_text(f"{head}<main><h1>Atlas</h1>{page}{foot}</main></html>", encoding="utf-8")
+    files["index.html"] = f"{head}<main><h1>Atlas</h1>{page}{foot}</main></html>".encode()
+    pages.put(to, files, before, "atlas")
     return to / "index.html"

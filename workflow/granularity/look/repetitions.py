@@ -76,13 +76,17 @@ def unbiased_hsic(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def hardness(arms: Arms) -> Iterator[Row]:
-    """Yield `error/hardest tenth` and `error/other images` after finetuning. Images are ranked by how many finetuned
-    networks of the other repetitions are wrong on them, so hardness is independent of the networks compared.
+    """Yield `error/hardest tenth (TRANSFER)` and `error/other images (TRANSFER)` after finetuning. Images are ranked by
+    how many networks of this transfer in the other repetitions are wrong on them, so hardness is independent of the
+    networks compared.
     """
-    wrong = []  # condition, repetition, arm, and the images that a network gets wrong
+    wrong = []  # condition, transfer, repetition, arm, and the images that a network gets wrong
     for folder, arm_of in arms.items():
-        samples = dict(api.of_kinds(folder, "samples"))
-        for condition, job in api.of_kinds(folder, "finetune"):
+        made = api.of_kinds(folder, "samples", "finetune")
+        samples = {condition: job for condition, job in made if job.kind == "samples"}
+        for condition, job in made:
+            if job.kind != "finetune":
+                continue
             target = samples[condition].facts["target"]
             truth = samples[condition].table("samples.parquet", ["sample_id", target]).set_index("sample_id")[target]
             codes, names = job.table("predictions.parquet").set_index("sample_id"), job.table("classes.parquet")
@@ -90,11 +94,12 @@ def hardness(arms: Arms) -> Iterator[Row]:
                 continue
             for run in job.table("runs.parquet").itertuples():
                 missed = names["name"].to_numpy()[codes[run.run_id]] != truth[codes.index].astype(str)
-                wrong.append((condition, f"{folder.name}/{run.pretrain_seed}", arm_of[run.run_id], missed))
-    for condition, repetition, arm, missed in wrong:
-        judges = [misses for setting, peer, _, misses in wrong if setting == condition and peer != repetition]
+                repetition = f"{folder.name}/{run.pretrain_seed}"
+                wrong.append(((condition, run.transfer), repetition, arm_of[run.run_id], missed))
+    for of, repetition, arm, missed in wrong:
+        judges = [misses for setting, peer, _, misses in wrong if setting == of and peer != repetition]
         if judges:
             order = pd.concat(judges, axis=1).mean(axis=1).sort_values(ascending=False, kind="stable").index
             cut = round(SHARE * len(order))
             for key, images in {"hardest tenth": order[:cut], "other images": order[cut:]}.items():
-                yield condition, repetition, arm, f"error/{key}", float(100 * missed.reindex(images).mean())
+                yield of[0], repetition, arm, f"error/{key} ({of[1]})", float(100 * missed.reindex(images).mean())
