@@ -67,6 +67,15 @@ def more() -> str:
     return lines(["pretrained on", "labels", *COLUMNS], rows)
 
 
+def doubled() -> str:
+    """Mean errors of the arms of tiny_imagenet_levels, with twice the images."""
+    means = read("tiny_imagenet_levels").groupby(["space", "stage", "network"])["value"].mean()
+    arms = {arm: labels for arm, labels in TREE.items() if labels in (12, 76, 200)} | {"random-superclass-17": 204}
+    ways = {"head": ("pretrain", "twice"), "finetuned": ("finetune", "twice"), "one stage": ("pretrain", "once")}
+    rows = [[arm, str(labels), *(f"{means[arm, *way]:.2f}" for way in ways.values())] for arm, labels in arms.items()]
+    return lines(["pretrained on", "labels", *ways], rows)
+
+
 def two_lines(table: pd.DataFrame) -> list[list[float]]:
     """Slopes per doubling of the labels on both sides of the level with the least error (Simonsohn 2018).
 
