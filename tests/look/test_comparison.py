@@ -1,6 +1,5 @@
 """`granularity spaces`: the comparison, what it costs, and its checks - which must be able to fail."""
 
-import json
 import runpy
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def found(condition) -> dict:
 def test_cost_is_that_of_the_head(found):
     network, pixels = Model(), Pixels()
     backbone, width = forward_flops(network, pixels)
-    assert width == 32
+    assert width == 32 and found["spaces"][0]["space"] == "target"
     for row in found["spaces"]:
         assert row["head_parameters"] == 33 * row["granularity"]
         assert row["cost"] == pytest.approx((backbone + 64 * row["granularity"]) / (backbone + 64 * 2))
@@ -96,13 +95,6 @@ def test_what_is_said_of_predictions_is_what_the_evidence_says():
     found = record["left_out"](record["correlations"](pd.read_csv(root / "docs/findings/evidence.csv")))
     assert found.index[0] == "nmi_finest"
     assert f"NMI finest has done best so far: rank correlation {found.iloc[0]:.2f}" in comparison.LEGEND
-
-
-def test_the_command_prints_it_and_json(condition):
-    words = ["spaces", str(condition.parent), "-f", str(Path(__file__).parents[2] / "config/config.yaml")]
-    text, data = (CliRunner().invoke(app, [*words, *more]) for more in ([], ["--json"]))
-    assert text.exit_code == 0 and "kmeans-superclass-2" in text.output
-    assert json.loads(data.output)[0]["spaces"][0]["space"] == "target"
 
 
 def test_a_folder_without_label_spaces_is_refused(tmp_path):
@@ -178,10 +170,11 @@ def test_l7_fails_for_any_other_choice(condition, tmp_path, grid):
 
 
 def test_a_failing_check_is_the_commands_exit_status(condition, tmp_path, monkeypatch):
+    words = ["spaces", str(condition.parent), "-f", str(Path(__file__).parents[2] / "config/config.yaml")]
+    assert CliRunner().invoke(app, words).exit_code == 0
     bad = comparison.check("L9", "made up", 1, 2)
     monkeypatch.setattr(comparison, "checks", lambda samples, spaces: [bad])
-    files = ["-f", str(Path(__file__).parents[2] / "config/config.yaml")]
-    result = CliRunner().invoke(app, ["spaces", str(condition.parent), *files])
+    result = CliRunner().invoke(app, words)
     assert result.exit_code == 1
     assert "L9 FAILS made up: 2 (expected 1)" in result.output
 

@@ -277,7 +277,6 @@ def test_the_command_deletes_only_when_told(tmp_path):
     run = CliRunner().invoke
     listed = run(app, ["gc", str(results), "--older-than", "0"])
     assert lost.folder.name in listed.output and "1 can be deleted, " in listed.output
-    assert json.loads(run(app, ["gc", str(results), "--older-than", "0", "--json"]).output)[0]["bytes"] > 1000
     assert lost.folder.exists()
     young = run(app, ["gc", str(results)]).output
     assert "nothing to delete\n1 younger, " in young and "listed by --older-than 0" in young

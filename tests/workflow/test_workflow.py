@@ -184,4 +184,4 @@ def test_inspect_follows_the_lineage_to_the_raw_images(smoke):
     text = smoke.run("granularity", "inspect", f"{CHAIN}/finetune/target/resnet18/kmeans")
     for word in ("pretrain/resnet18/kmeans", "hierarchy/kmeans-6", "cluster/whole-6", "embed", "raw images: digits"):
         assert word in text
-    assert json.loads(smoke.run("granularity", "inspect", "--json", CHAIN))[0]["digest"]
+    assert f"{CHAIN}/embed" in smoke.run("granularity", "inspect", CHAIN)

@@ -1,6 +1,5 @@
 """The command `granularity`: a subcommand per stage, made from the table of stages; and those that look at results."""
 
-import json
 import math
 import os
 import re
@@ -38,7 +37,6 @@ Files = Annotated[
     list[Path],
     typer.Option("--file", "-f", help=OF_FILES, default_factory=lambda: [config_files.DEFAULT], show_default=DEFAULT),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print a table as CSV.")]
 Rows = Annotated[int | None, typer.Option(help="Number of rows of a table to show.", min=0, show_default=False)]
 
@@ -68,8 +66,7 @@ def inspect(
         str, typer.Argument(help="An artifact, one of its files, a folder of artifacts, or a run's id or name.")
     ],
     rows: Rows = None,
-    as_csv: AsCsv = False,
-    as_json: AsJson = False,
+    csv: AsCsv = False,
     results: Annotated[Path, typer.Option(help="Folder to search for runs.")] = Path("results"),
 ) -> None:
     """Verify and show an artifact, one of its files, or a run.
@@ -79,8 +76,8 @@ def inspect(
     """
     from granularity.look import items, text
 
-    form = _form(as_csv, as_json)
-    _show(items.inspect(what, results, rows, text.width_for(form), form), text.width_for(form))
+    width = text.width_for(csv)
+    _show(items.inspect(what, results, rows, width, csv), width)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -89,8 +86,7 @@ def compare(
     b: Annotated[str, typer.Argument(help="Another label space or run.")],
     path: Annotated[Path, typer.Argument(help="Folder with both, such as results/digits/train-900.")] = Path("results"),
     rows: Rows = None,
-    as_csv: AsCsv = False,
-    as_json: AsJson = False,
+    csv: AsCsv = False,
 ) -> None:
     """Compare two finetuned arms, or runs, image by image: which images does B get right that A gets wrong?
 
@@ -98,19 +94,17 @@ def compare(
     """
     from granularity.look import predictions, text
 
-    form, comparison = _form(as_csv, as_json), predictions.compare(a, b, path)
-    _show(predictions.described(comparison, rows, text.width_for(form), form), text.width_for(form))
+    comparison, width = predictions.compare(a, b, path), text.width_for(csv)
+    _show(predictions.described(comparison, rows, width, csv), width)
 
 
 @app.command(rich_help_panel=LOOK)
-def verify(
-    path: Annotated[Path, typer.Argument(help="A folder of artifacts, such as results/.")], as_json: AsJson = False
-) -> None:
+def verify(path: Annotated[Path, typer.Argument(help="A folder of artifacts, such as results/.")]) -> None:
     """Hash every artifact again and list those that are corrupt or stale; exit with status 1 if there are any."""
     from granularity.look import inspection
 
     result = inspection.verify(path)
-    _show(json.dumps(result, indent=2) if as_json else inspection.describe_verification(result))
+    _show(inspection.describe_verification(result))
     _fail_if(result["problems"])
 
 
@@ -119,7 +113,6 @@ def gc(
     path: Annotated[Path, typer.Argument(help="A folder of results.")] = Path("results"),
     days: Annotated[float, typer.Option("--older-than", help="Days since the last write.", min=0)] = 1.0,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the files; otherwise they are only listed.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """List or delete what nothing needs in the store of results, with sizes and reasons.
 
@@ -133,8 +126,7 @@ def gc(
     leftovers, younger = ([item for item in needless if (item.days >= days) is old] for old in (True, False))
     if delete:  # before anything is printed: who reads may take hours
         leftovers = place.delete(path, leftovers)
-    rows = [{"path": str(item.path), "bytes": item.size, "why": item.why} for item in leftovers]
-    _show(json.dumps(rows, indent=2) if as_json else inspection.describe_leftovers(leftovers, younger, delete))
+    _show(inspection.describe_leftovers(leftovers, younger, delete))
 
 
 Results = Annotated[Path, typer.Argument(help="A folder of results, such as results or results/digits.")]
@@ -175,7 +167,7 @@ def adopt(files: Files) -> None:
 @app.command(rich_help_panel=LOOK)
 def status(
     files: Files,
-    as_json: AsJson = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show a bar per running job until none is left.")] = False,
 ) -> None:
     """Show the progress of a configuration: jobs done, running, failed and waiting, and the cost of each stage.
@@ -202,7 +194,6 @@ def status(
 def spaces(
     path: Annotated[Path, typer.Argument(help="A folder of results, such as results/digits.")],
     files: Files,
-    as_json: AsJson = False,
 ) -> None:
     """Compare label spaces before training on them: size, balance, agreement with the human labels, cost.
 
@@ -211,7 +202,7 @@ def spaces(
     from granularity.look import spaces as comparison
 
     conditions = comparison.compare(path, config_files.load(*files))
-    _show(json.dumps(conditions, indent=2) if as_json else comparison.describe(conditions))
+    _show(comparison.describe(conditions))
     _fail_if(any(check["verdict"] == "FAILS" for condition in conditions for check in condition["checks"]))
 
 
@@ -356,12 +347,6 @@ def config_report(files: Files) -> None:
 def _plans(files: list[Path], inputs: bool = True) -> list[Plan]:
     """The plans of a study's cells, or of the configuration that is none."""
     return plans(config_files.load(*files, inputs=inputs))
-
-
-def _form(as_csv: bool, as_json: bool) -> str:
-    if as_csv and as_json:
-        raise GranularityError("--csv, --json: choose one")
-    return "csv" if as_csv else "json" if as_json else "text"
 
 
 def _fail_if(failed: object) -> None:

@@ -61,12 +61,6 @@ def _command(words: list[str]) -> list[str]:
     return [f"{part} \\" for part in parts[:-1]] + parts[-1:]
 
 
-def as_json(path: Path) -> str:
-    """Describe an artifact as JSON: its manifest, problems and lineage; a folder: a list of these."""
-    found = _as_dict(Artifact.peek(path)) if is_artifact(path) else list(map(_as_dict, _below(path)))
-    return json.dumps(found, indent=2)
-
-
 def verify(root: Path) -> dict[str, Any]:
     """Hash every artifact at or below a folder anew, including those that no name leads to.
 
@@ -139,12 +133,6 @@ def _below(path: Path) -> list[Artifact]:
     if found := [Artifact.peek(name) for name in place.find(path)]:
         return found
     raise GranularityError(f"{path}: {NONE}")
-
-
-def _as_dict(artifact: Artifact) -> dict[str, Any]:
-    lineage = {role: str(source.folder) for role, source in artifact.lineage().items()}
-    own = {"path": str(artifact.path), "folder": str(artifact.folder), "problems": list(artifact.problems())}
-    return {**own, "lineage": lineage, **artifact.manifest}
 
 
 def file_line(entry: dict[str, Any]) -> str:

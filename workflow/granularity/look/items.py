@@ -20,34 +20,31 @@ TOLD = ("network", "transfer", "granularity", "train_loss", "val_error")  # show
 WIDEST = 8  # most columns of an array that are shown
 
 
-def inspect(what: str, results: Path, rows: int | None, width: int | None, form: str = "text") -> str:
-    """Describe an item as text, `json` or `csv`; GranularityError if there is no such item."""
+def inspect(what: str, results: Path, rows: int | None, width: int | None, csv: bool = False) -> str:
+    """Describe an item as text, or a table as CSV; GranularityError if there is no such item."""
     path = Path(what)
     if inspection.is_artifact(path) or path.is_dir():
-        if form == "csv":
+        if csv:
             raise GranularityError(f"{path}: --csv is for one table: name one of its files, such as {path}/x.parquet")
-        return inspection.as_json(path) if form == "json" else inspection.describe(path, rows, width)
+        return inspection.describe(path, rows, width)
     if (folder := next(filter(inspection.is_artifact, path.parents), None)) is not None:
-        return _file(Artifact.open(folder), path.relative_to(folder).as_posix(), rows, width, form)
+        return _file(Artifact.open(folder), path.relative_to(folder).as_posix(), rows, width, csv)
     if path.exists():
         raise GranularityError(
             f"{path}: is not a file of an artifact (there is no {place.MANIFEST} beside or above it)"
         )
-    return _run(what, results, rows, width, form)
+    return _run(what, results, rows, width, csv)
 
 
-def _file(artifact: Artifact, name: str, rows: int | None, width: int | None, form: str) -> str:
+def _file(artifact: Artifact, name: str, rows: int | None, width: int | None, csv: bool) -> str:
     path, files = artifact.path / name, artifact.manifest["files"]
     artifact.file(name)
     table = _table(artifact, name)
-    if form == "csv":
+    if csv:
         if table is None:
             raise GranularityError(f"{path}: is not a table, so --csv cannot show it")
         return as_csv(table.head(rows))
     value = artifact.json(name) if name.endswith(".json") else None
-    if form == "json":
-        body = {"value": value} if table is None else {"rows": json.loads(table.head(rows).to_json(orient="records"))}
-        return json.dumps({"file": str(path), "kind": artifact.kind, **files[name], **body}, indent=2)
     lines = [str(path), f"  of        {artifact.kind} {artifact.digest[:12]}, verified"]
     lines.append(f"  contents  {inspection.file_line(files[name])}")
     if table is None:
@@ -88,7 +85,7 @@ def trained(root: Path, *kinds: str) -> Iterator[tuple[Artifact, list[Run]]]:
                 yield artifact, [Run.parse(run) for run in artifact.manifest["options"]["runs"]]
 
 
-def _run(what: str, root: Path, rows: int | None, width: int | None, form: str) -> str:
+def _run(what: str, root: Path, rows: int | None, width: int | None, csv: bool) -> str:
     results = list(trained(root, "pretrain", "finetune", "measure")) if root.exists() else []
     names = {run.id: run.name for entry, runs in results for run in runs}
     requested = next((Run.parse(name) for pair in names.items() if what in pair for name in pair[1:]), None)
@@ -107,11 +104,8 @@ def _run(what: str, root: Path, rows: int | None, width: int | None, form: str) 
     values = [Artifact.open(entry.path).table("values.parquet") for entry in alike if entry.kind == "measure"]
     ids = {entry["run_id"] for entry in trainings}
     measured = [table for table in (table[table["run"].isin(ids)] for table in values) if len(table)]
-    if form == "csv":
+    if csv:
         return as_csv(pd.DataFrame(trainings))
-    if form == "json":
-        records = [row for table in measured for row in json.loads(table.to_json(orient="records"))]
-        return json.dumps({"run": requested.name, "trainings": trainings, "measured": records}, indent=2)
     lines = [line for entry in trainings for line in _told(entry)]
     for table in measured:
         head = table.head(inspection.FEW if rows is None else rows)

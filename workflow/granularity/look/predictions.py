@@ -1,7 +1,6 @@
 """Two finetuned arms or runs, image by image: the images that only one of them gets right (`granularity compare`)."""
 
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -58,25 +57,21 @@ def compare(a: str, b: str, root: Path) -> dict[str, Any]:
     return about | {"errors": errors, **counts, "table": table}
 
 
-def described(found: dict[str, Any], rows: int | None, width: int | None, form: str) -> str:
-    """Return the four numbers, and the images that one arm gets right in more backbones than the other; as `csv`, a row
+def described(found: dict[str, Any], rows: int | None, width: int | None, csv: bool) -> str:
+    """Return the four numbers, and the images that one arm gets right in more backbones than the other; as CSV, a row
     per image, sorted by how much more often B is right.
     """
     a, b = found["a"], found["b"]
     gain = (found["table"]["only_b_right"] - found["table"]["only_a_right"]).sort_values(ascending=False, kind="stable")
     table = found["table"].loc[gain.index]
-    more = {"only_b_right": table[gain > 0], "only_a_right": table[gain < 0][::-1]}
-    if form == "csv":
+    if csv:
         return as_csv(table.head(rows))
-    if form == "json":
-        lists = {name: json.loads(images.head(rows).to_json(orient="records")) for name, images in more.items()}
-        return json.dumps({**{key: found[key] for key in found if key != "table"}, "most": lists}, indent=2)
     right, wrong = ([f"{found[name]:.1f}" for name in names] for names in (CASES[:2], CASES[2:]))
     lines = [f"A = {a}, B = {b}, in {' and '.join(dict.fromkeys(found['folders']))}"]
     lines += [f"{found['images']} validation images, mean over {found['backbones']} paired backbones", ""]
     lines += table_of([["", "B right", "B wrong"], ["A right", *right], ["A wrong", *wrong]], 1)
     lines += ["", f"error: A {found['errors']['a']:.2f} %, B {found['errors']['b']:.2f} %"]
-    for better, images in zip((f"B ({b})", f"A ({a})"), more.values(), strict=True):
+    for better, images in ((f"B ({b})", table[gain > 0]), (f"A ({a})", table[gain < 0][::-1])):
         head = images.head(SHOWN if rows is None else rows)
         lines += ["", f"right more often with {better}: {len(head)} of {len(images)} images"]
         right = {f"{arm} right": head["both_right"] + head[f"only_{arm.lower()}_right"] for arm in "AB"}

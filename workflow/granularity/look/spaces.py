@@ -1,6 +1,5 @@
 """Label spaces before GPU weeks are spent: comparison, checks (L1-L7 of docs/label_spaces.md), levels of WordNet."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -71,8 +70,7 @@ def compare(root: Path, config: Config) -> list[dict[str, Any]]:
         )
         sweeps = {}
         for space in (item for item in spaces if SWEEP in item.manifest["files"]):
-            steps = json.loads(space.table(SWEEP).astype("Int64").to_json(orient="records"))
-            sweeps[", ".join(space.params["clusterings"])] = steps
+            sweeps[", ".join(space.params["clusterings"])] = space.table(SWEEP).to_dict("records")
         head = {"condition": str(condition), "images": rows[0]["images"], **about}
         conditions.append(
             head | {"spaces": rows, "sweeps": sweeps, "checks": list(map(asdict, checks(samples, spaces)))}

@@ -70,9 +70,9 @@ def fitted(lines: Iterable[str]) -> list[str]:
     return found
 
 
-def width_for(form: str) -> int | None:
+def width_for(csv: bool) -> int | None:
     """Return the terminal's width if text is printed to one; None otherwise, or for output that programs read."""
-    return shutil.get_terminal_size().columns if form == "text" and sys.stdout.isatty() else None
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() and not csv else None
 
 
 def frame_text(frame: pd.DataFrame, width: int | None, index: bool = True) -> str:
