@@ -6,7 +6,6 @@ accuracies on all of them (Shi et al., arXiv 2302.01381).
 """
 
 from collections.abc import Collection, Sequence
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -15,14 +14,10 @@ from scipy import special
 from granularity.base.errors import GranularityError
 
 LEVELS = ["repetition", "arm"]
-SCALES = {"logit": (special.logit, special.expit), "linear": (lambda share: share, lambda share: share)}
 
 
 def effective_robustness(
-    errors: pd.DataFrame,
-    references: Collection[str],
-    within: Sequence[str] = ("val",),
-    scale: Literal["logit", "linear"] = "logit",
+    errors: pd.DataFrame, references: Collection[str], within: Sequence[str] = ("val",)
 ) -> pd.DataFrame:
     """Return the effective robustness of each network in points: the rows of `errors`, one column per shift.
 
@@ -31,17 +26,16 @@ def effective_robustness(
     arms in `references`, so that repetitions stay independent. Raises GranularityError: too few references, or an
     accuracy of 0 or 1, which has no logit.
     """
-    forward, inverse = SCALES[scale]
     parts = []
     for repetition, table in errors.reset_index().groupby("repetition", sort=False):
         right = 1 - table.set_index(LEVELS) / 100
-        if scale == "logit" and not ((right > 0) & (right < 1) | right.isna()).all(axis=None):
-            raise GranularityError(f"{repetition}: an accuracy is 0 or 1 and has no logit; use scale='linear'")
+        if not ((right > 0) & (right < 1) | right.isna()).all(axis=None):
+            raise GranularityError(f"{repetition}: an accuracy is 0 or 1 and has no logit")
         before, after = right[list(within)], right.drop(columns=list(within))
         is_reference = right.index.get_level_values("arm").isin(references)
-        axes = np.column_stack([np.ones(len(right)), forward(before)])
+        axes = np.column_stack([np.ones(len(right)), special.logit(before)])
         if np.linalg.matrix_rank(axes[is_reference]) < axes.shape[1]:
             raise GranularityError(f"{repetition}: too few references for a line over {', '.join(within)}")
-        line = np.linalg.lstsq(axes[is_reference], forward(after[is_reference]))[0]
-        parts.append(100 * (after - inverse(axes @ line)))
+        line = np.linalg.lstsq(axes[is_reference], special.logit(after[is_reference]))[0]
+        parts.append(100 * (after - special.expit(axes @ line)))
     return pd.concat(parts)
