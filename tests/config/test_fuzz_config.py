@@ -381,7 +381,6 @@ def test_options_on_the_command_line(text):
 THROUGH_SNAKEMAKE = {
     "misspelt": ("clustr: {}\n", "unknown key; did you mean 'cluster'?"),
     "a key twice": ("name: a\nname: b\n", "the key 'name' appears twice"),
-    "a name": ('name: "$(touch pwned)"\n', "name = "),
 }
 
 

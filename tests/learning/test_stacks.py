@@ -51,7 +51,7 @@ def test_networks_in_a_stack_are_those_trained_alone(tmp_path, pretrain_on, stac
             assert first[column].to_list() == pytest.approx(second[column].to_list(), rel=1e-4)
 
 
-@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("count", [2, 3])
 def test_neighbours_change_no_bit(tmp_path, pretrain_on, stacked, count):
     """Nor does a place in the stack, their number, or being the only run of a job."""
     stacked(6)
@@ -64,7 +64,7 @@ def test_neighbours_change_no_bit(tmp_path, pretrain_on, stacked, count):
     assert all(equal(found[run], expected[run]) for run in found)
 
 
-@pytest.mark.parametrize(("at", "published"), [(1, []), (4, []), (4, [1]), (17, []), (28, [])])
+@pytest.mark.parametrize(("at", "published"), [(4, []), (4, [1]), (28, [])])
 def test_a_killed_stack_resumes_to_the_same_bytes(
     tmp_path, pretrain_on, kill_at, checkpoint_always, stacked, at, published
 ):

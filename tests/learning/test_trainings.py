@@ -33,8 +33,7 @@ KILLED = {
 }
 
 
-@pytest.mark.parametrize("step", [2, 7], ids=["in the first epoch", "in the last"])
-@pytest.mark.parametrize("name", KILLED)
+@pytest.mark.parametrize(("name", "step"), [("momentum", 2), *((name, 7) for name in KILLED)])
 def test_a_killed_pretraining_resumes_to_the_same_bytes(tmp_path, pretrain_on, kill_at, checkpoint_always, name, step):
     options, model, space = KILLED[name]
     runs = [pretraining(space)]

@@ -162,10 +162,9 @@ def test_a_folder_that_may_not_be_entered_is_a_failure_of_its_jobs(finished, mon
     assert job_at(finished, CHAIN / "samples").detail == (f"{CHAIN / 'samples.stamp'}: Permission denied",)
 
 
-@pytest.mark.parametrize(
-    ("change", "kinds"),
-    [
-        # A run's id digests all that it is made from, so an early change shows in every stage that names runs.
+def test_a_changed_option_makes_its_stages_outdated(finished):
+    """A run's id digests all that it is made from, so an early change shows in every stage that names runs."""
+    for change, kinds in (
         ({"cluster": {"restarts": 9}}, {"cluster", *TRAINED}),
         ({"pixels": {"size": 16}}, {"pixels", *TRAINED}),
         ({"pretrain": {"lr": 0.1}}, TRAINED),
@@ -177,13 +176,10 @@ def test_a_folder_that_may_not_be_entered_is_a_failure_of_its_jobs(finished, mon
         ({"samples": {"validation": 800}}, {"samples", *TRAINED}),
         ({"jobs": {"measure": "condition"}}, set()),
         ({"report": {"title": "Another"}}, set()),
-    ],
-)
-def test_a_changed_option_makes_its_stages_outdated(finished, change, kinds):
-    changed = Config.model_validate({**SMALL, **change})
-    found = [job for job in look(changed) if job.state == "outdated"]
-    assert {job.stage for job in found} - {"report"} == kinds
-    assert {job.detail for job in found} <= {("made with other parameters",)}
+    ):
+        found = [job for job in look(Config.model_validate({**SMALL, **change})) if job.state == "outdated"]
+        assert {job.stage for job in found} - {"report"} == kinds, change
+        assert {job.detail for job in found} <= {("made with other parameters",)}
 
 
 def test_damage_counts_as_failed(finished):

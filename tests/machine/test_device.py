@@ -22,14 +22,11 @@ GPUS = torch.cuda.device_count()
 DEVICE = "cuda" if GPUS else "cpu"
 RUN = pretraining("target")
 AUGMENT = {"flip": True, "pad": 1, "crop": 7}
-RECIPES = {
-    "float32": {"augment": AUGMENT},
-    "tf32": {"precision": "tf32"},
-    "bfloat16": {"precision": "bfloat16", "micro_batch": 10, "augment": AUGMENT},
-    "adamw": {"optimizer": "adamw", "lr": 1e-3, "clip_norm": 1},
-}
-if GPUS:  # on a CPU, tests/learning/test_micro_batches.py does it
-    RECIPES["compiled"] = {"precision": "bfloat16", "micro_batch": 10, "compile": True}
+HALF = {"precision": "bfloat16", "micro_batch": 10}
+RECIPES = {"tf32": {"precision": "tf32"}, "bfloat16": HALF | {"augment": AUGMENT}}
+if GPUS:  # on a CPU, tests/learning/test_trainings.py and test_micro_batches.py have these
+    RECIPES |= {"float32": {"augment": AUGMENT}, "compiled": HALF | {"compile": True}}
+    RECIPES |= {"adamw": {"optimizer": "adamw", "lr": 1e-3, "clip_norm": 1}}
 
 
 @pytest.fixture(scope="module")

@@ -151,7 +151,7 @@ def writer(tmp_path):
     process.communicate()
 
 
-@pytest.mark.parametrize("step", [5.0, 3600.0, -3600.0])
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
 def test_a_live_writer_keeps_its_work_whatever_the_clock_says(tmp_path, writer, monkeypatch, step):
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + step)

@@ -47,19 +47,11 @@ class Checkout:
     def snakemake(self, *arguments, code=0):
         return self.run("snakemake", *arguments, code=code)
 
-    def commands(self, *arguments):
-        """The shell commands that a dry run prints, without their logs."""
-        mark = "Shell command: "
-        lines = self.snakemake("-np", *arguments).splitlines()
-        return [line.removeprefix(mark).split(" > ")[0] for line in lines if line.startswith(mark)]
-
     def command_of(self, target, *arguments):
         """The shell command that the workflow runs for a result, as `snakemake -np` prints it, without its log."""
-        folder = str(target).removesuffix(".stamp")
-        return self.to_make(folder, self.commands("--force", f"{folder}.stamp", *arguments))
-
-    @staticmethod
-    def to_make(folder, commands):
+        folder, mark = str(target).removesuffix(".stamp"), "Shell command: "
+        lines = self.snakemake("-np", "--force", f"{folder}.stamp", *arguments).splitlines()
+        commands = (line.removeprefix(mark).split(" > ")[0] for line in lines if line.startswith(mark))
         return next(command for command in commands if f"--output {folder} " in command)
 
     def path(self, name):

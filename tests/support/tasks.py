@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import secrets
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -51,6 +52,14 @@ def run(
         elif status := launch.launch(task, processes, cli.told):  # from a process that has used no threads of torch's
             sys.exit(status)
     return Artifact.open(output, stage)
+
+
+def without_torch(stage: str, output: Path, options: str, **inputs: Path) -> None:
+    """Run a stage with FAISS in a process without torch: faiss-gpu brings CUDA 12, torch CUDA 13 (docs/machines.md)."""
+    words = [stage, *(f"--{role}={path}" for role, path in inputs.items()), "--options", options, f"--output={output}"]
+    code = "import sys; from granularity import cli; cli.app(sys.argv[1:], standalone_mode=False)"
+    code += "; assert 'faiss' in sys.modules and 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code, *words], check=True)
 
 
 @contextlib.contextmanager

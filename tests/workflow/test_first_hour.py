@@ -88,4 +88,4 @@ def test_an_interrupt_ends_in_one_plain_line_and_the_same_command_goes_on(checko
     assert driver.returncode and "granularity status --watch -f tiny.yaml" in said
     last = "Stopped on request; the errors above say only that. The same command continues from here."
     assert said.strip().splitlines()[-1] == last
-    tiny_chain.snakemake(checkout)
+    tiny_chain.snakemake(checkout, "samples")

@@ -1,23 +1,15 @@
 """A run is made once: whatever is added to a finished configuration, only what is new is trained and measured."""
 
-import json
-
 import pandas as pd
 import pytest
 
+from granularity.store import place
 from granularity.store.artifact import Artifact
-from support.tiny_chain import TINY
+from support import tiny_chain
 
+pytestmark = pytest.mark.workflow
 
-@pytest.fixture
-def checkout(finished_run):
-    return finished_run("runs-once", lambda checkout: configured(checkout, "base"))
-
-
-def configured(checkout, file: str, **over) -> tuple[str, ...]:
-    place = checkout.path(f"{file}.yaml")
-    place.write_text(json.dumps(TINY | over))
-    return "--configfile", place.name
+SPACES = tiny_chain.TINY["label_spaces"] | {"manual": [], "rebalanced": {"thresholds": []}, "random": [5, 7]}
 
 
 def runs_of(checkout) -> dict[str, dict]:
@@ -41,42 +33,30 @@ def errors(checkout, name: str = "tiny") -> pd.Series:
 
 
 def test_what_is_added_alone_is_trained(checkout):
-    """A label space, then a seed: each trains its own networks, and all other numbers stay as they are."""
+    """Label spaces, then a seed: each trains its own networks, and all other numbers stay as they are.
+
+    Another configuration of the same arms, with other jobs and without some label spaces, trains nothing.
+    """
     before, numbers = runs_of(checkout), errors(checkout)
-    checkout.snakemake(*configured(checkout, "wider", label_spaces=TINY["label_spaces"] | {"random": [5, 7]}))
-    after = runs_of(checkout)
+    assert place.needless(checkout.path("results"), 0) == []
+    tiny_chain.configure(checkout, label_spaces=SPACES)
+    tiny_chain.snakemake(checkout)
+    after, wider = runs_of(checkout), errors(checkout)
     assert before.keys() <= after.keys()
     new = [after[key] for key in after.keys() - before.keys()]
-    assert stages(new) == {"pretrain": 1, "finetune": 2, "measured": 1}
-    assert errors(checkout)[numbers.index].equals(numbers) and len(errors(checkout)) == len(numbers) + 2
-    seeds = {"pretrain": 2, "finetune": 2}
-    checkout.snakemake(*configured(checkout, "seeds", seeds=seeds))
+    assert stages(new) == {"pretrain": 2, "finetune": 4, "measured": 2}
+    assert wider[numbers.index].equals(numbers) and len(wider) == len(numbers) + 4
+    tiny_chain.configure(checkout, seeds={"pretrain": 2, "finetune": 2})
+    tiny_chain.snakemake(checkout)
     third = runs_of(checkout)
     new = [third[key] for key in third.keys() - after.keys()]
     assert {one["pretrain_seed"] for one in new if "pretrain_seed" in one} <= {1, 2, 3}  # of the target, one pass
     assert errors(checkout)[numbers.index].equals(numbers)
-
-
-def test_another_configuration_with_the_same_arms_trains_nothing(checkout):
-    """Of another name, with other jobs, and half of the label spaces."""
-    before, numbers = runs_of(checkout), errors(checkout)
     jobs = dict.fromkeys(["pretrain", "finetune", "measure"], "run")
-    half = {"name": "half", "label_spaces": TINY["label_spaces"] | {"kmeans": []}, "jobs": jobs}
-    checkout.snakemake(*configured(checkout, "half", **half))
-    assert runs_of(checkout) == before
+    tiny_chain.configure(checkout, name="half", label_spaces=SPACES | {"kmeans": []}, jobs=jobs)
+    tiny_chain.snakemake(checkout)
+    assert runs_of(checkout) == third
     found = {path.name for path in checkout.path("results/half/train-60/pretrain/resnet18").iterdir()}
     assert len(found) > 4  # a job each
     shared = errors(checkout, "half")
-    assert len(shared) and shared.equals(numbers[shared.index])
-
-
-def test_a_damaged_run_is_put_aside_and_trained_again_and_gc_keeps_what_results_hold(checkout):
-    numbers = errors(checkout)
-    assert "results/.store/run" not in checkout.run("granularity", "gc")
-    key, about = next((key, one) for key, one in runs_of(checkout).items() if one.get("stage") == "finetune")
-    file = checkout.path(f"results/.store/run/{key}/run.json")
-    file.chmod(0o644)
-    file.write_text("{}")
-    wider = TINY["label_spaces"] | {"random": [5, 7]}
-    output = checkout.snakemake(*configured(checkout, "wider", label_spaces=wider))
-    assert runs_of(checkout)[key] == about and errors(checkout)[numbers.index].equals(numbers), output
+    assert len(shared) == 6 and shared.equals(wider[shared.index])

@@ -46,10 +46,7 @@ KINDS = {
 JSONS = {
     "deeper than Python's stack": '{"a":' * 100_000,
     "a key twice": '{"x": 1, "x": 1}',
-    "NaN": '{"x": NaN}',
-    "an infinite number": '{"x": 1e999}',
     "a number of a million digits": '{"x": ' + "9" * 1_000_000 + "}",
-    "half a text": '{"x": "',
     "UTF-16": '{"x": 1}'.encode("utf-16").decode("latin-1"),
 }
 

@@ -1,8 +1,6 @@
 """k-means: as good as scikit-learn's, on all points, numbered one way, and the same bytes however it was run."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import faiss
@@ -164,7 +162,7 @@ def test_a_signal_is_obeyed_after_the_iteration(inputs, tmp_path, kill_at, monke
     calls = kill_at(kmeans, "_iterate", None)
     undisturbed = run(inputs, tmp_path / "undisturbed", clustering, resamplings=resamplings, nearest=4)
     total = len(calls)
-    for moment in {*range(1, total, max(1, total // 8)), total}:
+    for moment in {*range(1, total, max(1, total // 3)), total}:
         calls = []
 
         def signalled(*args, calls=calls, moment=moment):
@@ -202,12 +200,7 @@ def test_a_gpu_that_faiss_does_not_see_is_an_error(inputs, tmp_path, monkeypatch
 
 
 def test_no_process_has_both_faiss_and_torch(inputs, tmp_path):
-    """faiss-gpu brings CUDA 12, and torch CUDA 13 (docs/machines.md); `duplicates` is looked at in its own tests."""
-    words = [word for role, path in inputs.items() for word in (f"--{role}", str(path))]
-    words = ["cluster", *words, "--options", '{"clustering": "whole-5"}', "--output", str(tmp_path / "made")]
-    code = "import sys; from granularity import cli; cli.app(sys.argv[1:], standalone_mode=False)"
-    code += "; assert 'faiss' in sys.modules and 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code, *words], check=True)
+    tasks.without_torch("cluster", tmp_path / "made", '{"clustering": "whole-5"}', **inputs)
     files = [
         file for file in ROOT.rglob("*.py") if re.search(r"^ *(import|from) faiss", file.read_text(), re.MULTILINE)
     ]

@@ -1,7 +1,5 @@
 """Near duplicates: against all pairs one by one; of many copies one twin each; what is refused."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -148,9 +146,4 @@ def test_bad_input_is_one_line(given, tmp_path):
 
 
 def test_no_process_has_both_faiss_and_torch(given, tmp_path):
-    """As in the tests of `cluster` (docs/machines.md)."""
-    words = [word for role, path in given.items() for word in (f"--{role}", str(path))]
-    words = ["duplicates", *words, "--options", '{"by": "both"}', "--output", str(tmp_path / "made")]
-    code = "import sys; from granularity import cli; cli.app(sys.argv[1:], standalone_mode=False)"
-    code += "; assert 'faiss' in sys.modules and 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code, *words], check=True)
+    tasks.without_torch("duplicates", tmp_path / "made", '{"by": "both"}', **given)

@@ -201,16 +201,15 @@ def test_a_measure_of_ones_own_sees_every_network(tmp_path, chain, toy):
     assert set(made.table("values.parquet")["measure"]) == {"toy"}
 
 
-@pytest.mark.parametrize("call", [1, 3, 5])
-def test_a_killed_job_goes_on_with_the_network_it_was_at(tmp_path, chain, toy, kill_at, call):
+def test_a_killed_job_goes_on_with_the_network_it_was_at(tmp_path, chain, toy, kill_at):
     undisturbed = measured(chain, tmp_path / "elsewhere" / "a", "toy", of=EVERY)
-    kill_at(toy, "measure", call)
+    kill_at(toy, "measure", 3)
     with pytest.raises(kill_at.Killed):
         measured(chain, tmp_path / "b", "toy", of=EVERY)
     assert not (tmp_path / "b").exists()
     calls = kill_at(toy, "measure", None)
     assert measured(chain, tmp_path / "b", "toy", of=EVERY).digest == undisturbed.digest
-    assert len(calls) == 5 - call + 1
+    assert len(calls) == 3
     assert writing.names(tmp_path) == ["b"]
 
 
