@@ -53,7 +53,7 @@ from tables import (
 )
 
 import claims
-from granularity.look.papers.claims import COMMITTED
+from granularity.look.papers.claims import COMMITTED, committed
 from granularity.stages.gather import predictions as gathered
 
 HERE = Path(__file__).parent
@@ -185,13 +185,16 @@ RESULTS |= {"tiny-imagenet-weights": "more arms"}
 
 def verdicts() -> str:
     """The committed verdicts on claims of Hong et al. about images; a dash where not tested."""
-    found = pd.read_csv(COMMITTED, keep_default_na=False).query("paper == 'granularity' and results in @RESULTS")
-    found = found.assign(number=found["id"].str.removeprefix("V").astype(int)).drop_duplicates(["number", "results"])
-    wide = found.pivot(index="number", columns="results", values="verdict").fillna("not tested")
-    own = [one for one in RESULTS if one in wide]
-    rows = [[f"V{number}", *row] for number, row in zip(wide.index, wide[own].to_numpy(), strict=True)]
-    rows = [[cell.replace("not tested", "–") for cell in row] for row in rows if {*row[1:]} != {"not tested"}]
-    return lines(["claim", *(RESULTS[one] for one in own)], rows)
+    groups = [group for group in committed() if group.paper == "granularity" and group.results in RESULTS]
+    found = {
+        (claim.id, group.results): f"{claim.verdict}, in part: {claim.in_part}" if claim.in_part else claim.verdict
+        for group in groups
+        for claim in group.claims
+        if claim.verdict != "not tested"
+    }
+    ids = sorted({id for id, _ in found}, key=lambda id: int(id.removeprefix("V")))
+    rows = [[id, *(found.get((id, name), "–") for name in RESULTS)] for id in ids]
+    return lines(["claim", *RESULTS.values()], rows)
 
 
 LABELS = {"manual-half": 2, BASELINE: 2, "manual-quarter": 4, "manual-class": 10}

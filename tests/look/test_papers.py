@@ -105,16 +105,24 @@ def test_every_claim_is_there_once_for_each_experiment(made):
 def test_what_is_committed_stands_where_nothing_was_run(made, tmp_path, monkeypatch):
     """The rows of a page, given back to a page over no results, are there again, and said to be committed."""
     rows = [row for row in table(made[0], "papers.csv") if row["results"] == "mine" or row["study"] == WORLD]
+    command = "snakemake verdicts --configfile config/examples/inat2021_resnet34.yaml"
+    of_example = {"results": "inat2021-resnet34", "command": command}
+    rows += [row | of_example for row in rows if row["results"] == "mine"]
     rows.append(
         rows[0] | {"kind": "identity", "quantity": "of the same id", "verdict": "fails", "of_quantity": "fails"}
     )
     pd.DataFrame(rows).to_csv(tmp_path / "committed.csv", index=False)
     monkeypatch.setattr(claims, "COMMITTED", tmp_path / "committed.csv")
     monkeypatch.chdir(made[0].parent)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/report").symlink_to((made[0] / "mine/report").resolve())
     _, counts = page.write(tmp_path)
-    again = [row for row in table(tmp_path, "papers.csv") if row["results"] == "mine" or row["study"] == WORLD]
+    kept = {(row["results"], row["study"]) for row in rows}
+    again = [row for row in table(tmp_path, "papers.csv") if (row["results"], row["study"]) in kept]
     assert sorted(again, key=str) == sorted(rows, key=str) and counts["holds"]
-    assert (tmp_path / "papers.html").read_text().count("the project's own run, as committed") == 2
+    text = (tmp_path / "papers.html").read_text()
+    assert text.count("the project's own run, as committed") == 3 and "<strong>mine: granularity t5</strong>" in text
+    assert re.findall(r'<td class="text">(judged[^<]*)</td>', text) == ["judged in the project&#39;s own run"]
 
 
 JUDGED = {
@@ -193,17 +201,42 @@ def test_a_row_of_a_world_has_the_number_of_its_runs(made):
 
 
 def test_a_row_of_images_has_the_number_of_its_experiment_and_beside_it_that_on_other_data(made):
-    results = answers.results(made[0], RUN).set_index("space")
+    report = answers.results(made[0], RUN)
+    results = report.table.set_index("space")
     t7 = {"paper": "granularity", "table": "T7"}
-    row = numbers_of(made[0], **t7, arm="baseline")
-    assert float(row["ours"]) == pytest.approx(results.loc["target", "mean"], rel=1e-5) and row["ours_n"] == "2"
-    row = numbers_of(made[0], **t7, arm="random", x="22")
-    assert not row["ours"] and "has no random of G = 22; the nearest is random-5, G = 5" in row["why"]
-    near = {x: answers.exact(results.reset_index(), {"arm": "kmeans", "x": x}, about.Source()) for x in ("6.2", "7")}
+    row, random = numbers_of(made[0], **t7, arm="baseline"), numbers_of(made[0], **t7, arm="random", x="22")
+    mean = f"{results.loc['target', 'mean']:.4g}"
+    assert not row["ours"] and row["other_data"].startswith(f"{RUN}: target, G = 3: {mean}")
+    theirs = "resnet50, inaturalist: 500,000 training images, target “supercategory” of 11 classes"
+    assert f"{RUN} has results of resnet18, {report.images}; the paper's are of {theirs}. Give yours" in row["why"]
+
+    def trained(row, *data):
+        item = Experiment(RUN, Path("inat2021_resnet50.yaml"), {}, (), None, data)
+        part = answers.EntryRows("granularity", "", about.Entry(), [], [item], [], [])
+        return answers.trained(made[0], row, about.Source(), part, {RUN: report})
+
+    (value,) = trained(row, "resnet18", "digits: * training images, *").values
+    assert value.mean == pytest.approx(results.loc["target", "mean"]) and value.n == 2
+    assert not trained(row, "resnet50", "digits: *").values  # another network
+    why = trained(random, "resnet18", "digits: *").why
+    assert "has no random of G = 22; the nearest is random-5, G = 5" in why
+    near = {x: answers.exact(report.table, {"arm": "kmeans", "x": x}, about.Source()) for x in ("6.2", "7")}
     assert list(near["6.2"]["space"]) == ["kmeans-6"] and near["7"].empty  # within 5 % a G is the printed one
     row = numbers_of(made[0], paper="granularity", table="T5", arm="kmeans", x="22")
     assert not row["ours"] and row["why"].startswith("Not run. It lacks: ")
     assert f"kmeans-6, G = 6: {results.loc['kmeans-6', 'mean']:.4g}" in row["other_data"]
+
+
+@pytest.mark.parametrize(("images", "as_there"), [("500,000", True), ("60", False)])
+def test_claims_count_as_the_papers_only_on_its_images(images, as_there):
+    item = Experiment(RUN, Path("inat2021_resnet50.yaml"), {}, (), None)
+    words = f"inaturalist: {images} training images, target “supercategory” of 11 classes"
+    claim = claims.JudgedClaim("V13", "", "", "claim", "holds", [])
+    about = ([claim], None, "", (), words, False, ("resnet50",))
+    group = claims.Group("granularity", "granularity_t7", RUN, True, True, *about)
+    (part,) = (part for part in numbers.parts([item], [group]) if part.entry.study == group.study)
+    assert (part.groups, part.elsewhere) == (([group], []) if as_there else ([], [group]))
+    assert numbers.verdict(part, answers.Source()) == ("holds (V13)" if as_there else "not tested (V13)")
 
 
 def test_a_figure_has_what_was_published_and_what_lies_here(made):
@@ -215,7 +248,7 @@ def test_a_figure_has_what_was_published_and_what_lies_here(made):
     names = {name for name in theirs["curve"] if name.startswith("k-means per superclass; clusters of CLIP")}
     assert {name.split()[-1] for name in names} == {"RN50", "ViT-L/14"} and theirs["curve"].nunique() == 4
     ours = points[(points["figure"] == "Fig 3") & (points["results"] == "mine")]
-    table = answers.results(made[0], "mine")
+    table = answers.results(made[0], "mine").table
     table = table[(table["series"] != "one_pass") & table["granularity"].notna()]
     assert list(ours["mean"]) == pytest.approx(list(table["mean"])) and list(ours["x"]) == list(table["granularity"])
     text = (made[0] / "papers.html").read_text()
@@ -259,6 +292,7 @@ def test_experiments_say_what_is_so():
     for name, paper in about.read().items():
         held = {paper.entry_of(row) for row in published.read(name)}
         assert held == set(range(len(paper.rows)))  # every row fits one, and no entry is without rows
+        assert set(paper.data) == {file for entry in paper.rows for file in entry.experiments}
         for entry in paper.rows:
             assert entry.study in [*known, ""] and (entry.study or entry.why)
             for file in entry.experiments:
@@ -266,11 +300,17 @@ def test_experiments_say_what_is_so():
 
 
 def test_rows_of_images_lead_to_arms_of_their_experiments():
-    """Label space and way of finetuning of every row are in the plan of the experiment that would give it."""
+    """Label space and way of finetuning of every row are in the plan of the experiment that would give it, and so are
+    the network and the images that its results must be of.
+    """
     plans = {}
     for file in (ROOT / "config/examples").glob("i*.yaml"):
         plans[file.stem] = Plan(files.load(file, inputs=False))
     paper = about.read()["granularity"]
+    for name, (architecture, *images) in paper.data.items():
+        assert {one.model.name for one in plans[name].networks} == {architecture}
+        found = [re.match(r"(\w+): [\d,]+ training images, target “(\w+)”", words).groups() for words in images]
+        assert found == [(one.samples.source, one.samples.target) for one in plans[name].conditions]
     seen = 0
     for row in published.read("granularity"):
         source, entry = paper.source_of(row), paper.rows[paper.entry_of(row)]
@@ -309,6 +349,9 @@ def test_one_verdict_over_several_experiments():
     found = claims.folded([claims.Group("p", "s", "one", True, True, of, None, "")])
     assert found == {"a": "holds", "b": "holds and fails", "c": "fails", "d": "reported", "e": "fails"}
     assert claims.tally(found.values()) == {"holds": 1, "fails": 2, "holds and fails": 1, "reported": 1}
+    bands = [("holds", "> 0"), ("not tested", "> 0"), ("not tested", "reported, no band")]
+    part = claims.JudgedClaim("a", "", "", "claim", "holds", [{"verdict": one, "band": band} for one, band in bands])
+    assert part.in_part == "1 of 2 quantities tested"
     assert numbers.tables_of("Appendix, Tables 2, 5 and 9; Table 1, Theorem 5.1") == {"T1", "T2", "T5", "T9"}
 
 

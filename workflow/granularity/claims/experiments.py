@@ -66,6 +66,11 @@ class Paper(Section):
 
     title: str
     rows: list[Entry]
+    data: dict[Name, list[str]] = Field(
+        {},
+        description="By experiment: the architecture, and the images as papers.csv describes them, whose results count "
+        "as the paper's (* fits anything).",
+    )
     ours: list[Source] = Field([], description="Where to find our numbers for its rows.")
 
     def entry_of(self, row: Mapping[str, str]) -> int | None:

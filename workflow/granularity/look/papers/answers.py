@@ -19,7 +19,7 @@ from granularity.claims import experiments as about
 from granularity.claims import published
 from granularity.claims.experiments import Entry, Source
 from granularity.look.papers.claims import Group
-from granularity.look.papers.experiments import Experiment, Rows
+from granularity.look.papers.experiments import Experiment, Rows, data_of
 from granularity.stages.theory.runs import at
 from granularity.stages.verdicts.arms import SAME
 from granularity.store.artifact import Artifact
@@ -28,7 +28,6 @@ BASELINE = "baseline"
 TABLE = "tables/results.parquet"
 AS_PAPER = "paper"  # the size whose arms match the paper
 UNCOUNTED = {"name", "base", "methods", "picture", "neurons"}  # settings that change no number of a method
-Tables = Mapping[str, pd.DataFrame | None]  # by the name of a folder of results; None: no report
 Row = Mapping[str, str]
 
 
@@ -49,6 +48,12 @@ class EntryRows:
     groups: list[Group]
     elsewhere: list[Group]
 
+    def others(self, tables: "Tables") -> list[str]:
+        """Return the folders of results with the same study, or under an experiment's name, on other data."""
+        reports = [(item, report) for item in self.experiments if (report := tables.get(item.name))]
+        names = [item.name for item, report in reports if not item.repeats(report.images, report.architectures)]
+        return list(dict.fromkeys([*names, *(group.results for group in self.elsewhere)]))
+
     @property
     def tables(self) -> list[str]:
         return published.tables(self.rows)
@@ -57,6 +62,17 @@ class EntryRows:
     def world(self) -> str:
         """The world that judges these rows; empty if an image study judges them, or nothing does."""
         return self.entry.study if self.entry.study in extensions.names("world") else ""
+
+
+class Report(NamedTuple):
+    """The table of results of a report; its images, in words, and the architectures of its networks."""
+
+    table: pd.DataFrame
+    images: str
+    architectures: tuple[str, ...]
+
+
+Tables = Mapping[str, Report | None]  # by the name of a folder of results; None: no report
 
 
 class Value(NamedTuple):
@@ -197,31 +213,36 @@ def _unlike(world: World, arms: list[str]) -> str:
 # ---------------------------------------------------------------- networks trained on images
 
 
-def results(root: Path, name: str) -> pd.DataFrame | None:
-    """Return the table of results of the report below a folder of results; None if there is no report."""
+def results(root: Path, name: str) -> Report | None:
+    """Return the report below a folder of results; None if there is none, or none with a table of results."""
     if not (root / name / "report").exists():
         return None
     report = Artifact.open(root / name / "report", "report")
-    return report.table(TABLE) if TABLE in report.manifest["files"] else None
+    return Report(report.table(TABLE), *data_of(report)) if TABLE in report.manifest["files"] else None
 
 
 def trained(root: Path, row: Row, source: Source, part: EntryRows, tables: Tables) -> Answer:
     """Return our number for a row, from the experiment for it, together with one on other data."""
-    other = " | ".join(filter(None, (_near(row, source, item, tables.get(item.results)) for item in part.elsewhere)))
+    reports = {name: report for name in part.others(tables) if (report := tables.get(name))}
+    other = " | ".join(filter(None, (_near(row, source, *item) for item in reports.items())))
     reasons = [source.why] * bool(source.why)
     for item in part.experiments:
-        table, command = tables.get(item.name), f"snakemake{item.options}"
-        if table is None and (root / item.name).is_dir():
+        report, command = tables.get(item.name), f"snakemake{item.options}"
+        if item.name in reports:
+            found = ", ".join((*report.architectures, report.images))
+            words = f"{item.name} has results of {found}; the paper's are of {', '.join(item.data)}"
+            reasons.append(f"Not run: {words}. Give yours another `name`, then {command}")
+        elif report is None and (root / item.name).is_dir():
             reasons.append(f"Results of {item.name} are incomplete, without a report: {command}")
-        elif table is None:
+        elif report is None:
             needs = f" It lacks: {'; '.join(item.missing)}." if item.missing else ""
             reasons.append(f"Not run.{needs} {str(item.planned).replace('planned', 'Planned', 1)}. {command}")
         else:
-            match = _best(exact(table, row, source))
+            match = _best(exact(report.table, row, source))
             number = None if match is None else _in_metric(row["metric"], match)
             if number is not None:
                 return Answer((number,), f"{item.name}: {_arm(match)}", other=other, why=source.why)
-            near = _nearest(table, row, source)
+            near = _nearest(report.table, row, source)
             beside = "" if near is None else f"; the nearest is {_arm(near)}"
             reasons.append(f"The report of {item.name} has no {row['arm']} of G = {row['x'] or 'any'}{beside}.")
     return Answer(other=other, why=" ".join(reasons))
@@ -264,8 +285,8 @@ def _in_metric(metric: str, found: Mapping) -> Value | None:
     return None if known is None else Value(found["space"], *known, int(found["runs"]))
 
 
-def _near(row: Row, source: Source, group: Group, table: pd.DataFrame | None) -> str:
-    found = None if table is None else _nearest(table, row, source)
+def _near(row: Row, source: Source, name: str, report: Report) -> str:
+    found = _nearest(report.table, row, source)
     number = None if found is None else _in_metric(row["metric"], found)
     if number is None:
         return ""
@@ -273,8 +294,8 @@ def _near(row: Row, source: Source, group: Group, table: pd.DataFrame | None) ->
     alone = found["role"] == BASELINE or math.isnan(base.mean) or "gain" in row["metric"]
     beside = "" if alone else f"; its baseline {base.words}"
     size = f"{int(found['train_images']):,} training images"
-    data = next((one for one in group.data.split("; ") if size in one), group.data)  # of several sizes, this one
-    return f"{group.results}: {_arm(found)}: {number.words} ({number.n} runs){beside}; of {data}"
+    data = next((one for one in report.images.split("; ") if size in one), report.images)  # of several, this size
+    return f"{name}: {_arm(found)}: {number.words} ({number.n} runs){beside}; of {data}"
 
 
 def _arm(found: Mapping) -> str:

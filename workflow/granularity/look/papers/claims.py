@@ -10,7 +10,7 @@ import pandas as pd
 from granularity.claims import preregistered
 from granularity.claims.claim import FAILS, HOLDS, NOT_SIGNIFICANT, NOT_TESTED, ORDER, REPORTED
 from granularity.look.inspection import is_current
-from granularity.look.papers.experiments import Cost, Experiment, Rows, measured, noted, paper_of, worlds
+from granularity.look.papers.experiments import Cost, Experiment, Rows, data_of, measured, noted, paper_of, worlds
 from granularity.stages.report.sections.claims import checks_of
 from granularity.store.artifact import Artifact
 from granularity.store.place import STAMP, inside
@@ -18,6 +18,7 @@ from granularity.store.place import STAMP, inside
 COMMITTED = preregistered.TABLES.parent / "committed/papers.csv"  # the tested rows of the project's own `papers.csv`
 THEORY = "theory"
 BOTH = "holds and fails"  # a claim whose verdicts differ between experiments
+NO_BAND = "reported, no band"
 BEYOND = ("not in the paper", "crossing")
 VERDICTS = (HOLDS, FAILS, BOTH, NOT_SIGNIFICANT, NOT_TESTED, REPORTED)
 UNKNOWN_FILE = "snakemake verdicts --configfile FILE  # your own file, with the name and the studies of these results"
@@ -42,6 +43,13 @@ class JudgedClaim:
         return next((row for row in self.checks if row["verdict"] == self.verdict), self.checks[0])
 
     @property
+    def in_part(self) -> str:
+        """Text such as "2 of 5 quantities tested", those with a band, if the claim holds by them only; else empty."""
+        banded = [row["verdict"] for row in self.checks if row["band"] != NO_BAND]
+        untested = banded.count(NOT_TESTED) if self.verdict == HOLDS else 0
+        return f"{len(banded) - untested} of {len(banded)} quantities tested" if untested else ""
+
+    @property
     def beyond(self) -> bool:
         """Whether the claim is our own question about the paper's model; its source then says so."""
         return any(words in self.source for words in BEYOND)
@@ -57,7 +65,8 @@ class Group:
     """The claims of a study in one experiment. `paper`: empty if they belong to none; `results`: name of the folder,
     `theory` for worlds; `tested`: whether there are verdicts; `current`: whether made by the present code; `cost`: None
     if not known; `command`: the command that makes the verdicts; `data`: the images judged, in words, or the size of a
-    world; `committed`: whether taken from the project's own runs because these results have none.
+    world; `committed`: whether taken from the project's own runs because these results have none; `architectures`:
+    those of the networks.
     """
 
     paper: str
@@ -71,6 +80,7 @@ class Group:
     missing: tuple[str, ...] = ()
     data: str = ""
     committed: bool = False
+    architectures: tuple[str, ...] = ()
 
     @property
     def anchor(self) -> str:
@@ -98,7 +108,7 @@ def groups(root: Path, experiments: list[Experiment], wrong: list[str]) -> list[
                 group = _tested(folder, files)
                 by_study[group.results, group.study] = group
     with noted(wrong):
-        by_study = {(entry.results, entry.study): entry for entry in _committed()} | by_study
+        by_study = {(entry.results, entry.study): entry for entry in committed()} | by_study
     for entry in (entry for entry in experiments if files[entry.name] is entry):
         for name, rows in entry.studies.items():
             if (entry.name, name) not in by_study:
@@ -114,18 +124,17 @@ def _tested(folder: Path, files: Mapping[str, Experiment]) -> Group:
     artifact, root = Artifact.open(folder, "verdicts"), folder.parent.parent
     study, results = artifact.facts["study"], root.name
     command = _command(study, results, files)
-    data = [f"size “{artifact.facts['size']}”"] if "size" in artifact.facts else []
-    for samples in (samples for samples in artifact.lineage().values() if samples.kind == "samples"):
-        target, train = samples.facts["target"], f"{samples.summary['images']['train']:,} training images"
-        classes = f"{samples.summary['classes'][target]:,} classes"
-        data.append(f"{samples.facts['source']}: {train}, target “{target}” of {classes}")
+    images, architectures = data_of(artifact)
+    words = f"size “{artifact.facts['size']}”" if "size" in artifact.facts else images
     summary = {"claim": artifact.summary["verdicts"], "identity": artifact.summary["identities"]}
-    claims, words = _claims(checks_of(artifact), summary), "; ".join(dict.fromkeys(data))
+    claims = _claims(checks_of(artifact), summary)
     cost = measured(inside(root, study, folder), folder) if results == THEORY else measured(root)
-    return Group(paper_of(study), study, results, True, is_current(artifact), claims, cost, command, (), words)
+    about = (claims, cost, command, (), words, False, architectures)
+    return Group(paper_of(study), study, results, True, is_current(artifact), *about)
 
 
-def _committed() -> Iterator[Group]:
+def committed() -> Iterator[Group]:
+    """Yield the verdicts of the project's own runs."""
     if not COMMITTED.is_file():
         return
     table = pd.read_csv(COMMITTED, keep_default_na=False, dtype=str)

@@ -1,6 +1,7 @@
 """The configurations here: what each judges, what it would cost, and which inputs it lacks."""
 
 import contextlib
+import fnmatch
 import functools
 import io
 import re
@@ -48,7 +49,8 @@ class Cost(NamedTuple):
 @dataclass(frozen=True)
 class Experiment:
     """A configuration. `name`: its folder of results; `file`: the configuration file; `studies`: each with its rows
-    before any run; `missing`: messages about inputs that are not there; `planned`: the planned cost.
+    before any run; `missing`: messages about inputs that are not there; `planned`: the planned cost; `data`: patterns
+    of the paper's architecture and images, if it is a paper's experiment.
     """
 
     name: str
@@ -56,6 +58,12 @@ class Experiment:
     studies: dict[str, Rows] = field(repr=False)
     missing: tuple[str, ...]
     planned: Cost
+    data: tuple[str, ...] = ()
+
+    def repeats(self, images: str, architectures: Iterable[str]) -> bool:
+        """Return whether results of these (see :func:`data_of`) are of the paper's images and architecture."""
+        words = (*architectures, *images.split("; "))
+        return all(any(fnmatch.fnmatchcase(one, like) for like in self.data) for one in words)
 
     @property
     def key(self) -> str:
@@ -89,6 +97,19 @@ def _experiment(file: Path) -> Experiment:
     cost = Cost(sum(one.cpu_hours for one in costs), sum(one.gpu_hours for one in costs), "planned")
     studies = {name: untested(extensions.find("study", name)) for name in config.studies}
     return Experiment(config.name, file, studies, missing, cost)
+
+
+def data_of(artifact: Artifact) -> tuple[str, tuple[str, ...]]:
+    """Return the images that a result was made from, in words, and the architectures of its networks."""
+    images, architectures = {}, {}
+    for source in artifact.lineage().values():
+        if source.kind == "samples":
+            target, train = source.facts["target"], f"{source.summary['images']['train']:,} training images"
+            classes = f"{source.summary['classes'][target]:,} classes"
+            images[f"{source.facts['source']}: {train}, target “{target}” of {classes}"] = None
+        elif source.kind == "pretrain":
+            architectures[source.facts["model"]["name"]] = None
+    return "; ".join(images), tuple(architectures)
 
 
 def _without_theory(plan: Plan) -> Iterator[Job]:

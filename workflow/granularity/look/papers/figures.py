@@ -14,6 +14,7 @@ from granularity.stages.report.series import describe
 
 PAPER, METRIC = "granularity", "error_percent"
 PUBLISHED = "Published"
+OF_PAPER = "the paper's experiment"
 TARGET = "the target's own labels"
 COLUMNS = ("panel", "curve", "series", "results", "x", "mean", "std", "n")
 
@@ -43,12 +44,13 @@ def figures(parts: Iterable[EntryRows], tables: Tables) -> list[Figure]:
         plotted = [row for row in rows if row["figure"] == name]
         about = [part for part in entries if any(row in plotted for row in part.rows)]
         experiments = list({item.name: item for part in about for item in part.experiments}.values())
-        data = {item.name: "the paper's experiment" for item in experiments}
-        data |= {group.results: group.data for part in about for group in part.elsewhere}
-        data = {folder: words for folder, words in data.items() if tables.get(folder) is not None}
+        data = {item.name: OF_PAPER for item in experiments}
+        data |= dict.fromkeys(folder for part in about for folder in part.others(tables))
+        reports = {folder: report for folder in data if (report := tables.get(folder))}
+        data = {folder: data[folder] or report.images for folder, report in reports.items()}
         folders = {words: ", ".join(item for item in data if data[item] == words) for words in data.values()}
         panels = {folder: f"{folders[words]}: {words}" for folder, words in data.items()}
-        missing = [(item.name, f"snakemake{item.options}") for item in experiments if item.name not in panels]
+        missing = [(item.name, f"snakemake{item.options}") for item in experiments if data.get(item.name) != OF_PAPER]
         points = pd.DataFrame([*_published(plotted), *_here(panels, tables)], columns=list(COLUMNS))
         points.insert(0, "figure", name)
         all_figures.append(Figure(name, published.tables(plotted), points, missing))
@@ -70,7 +72,7 @@ def _here(panels: Mapping[str, str], tables: Tables) -> Iterator[dict]:
     points: dict[tuple, dict] = {}
     folders: dict[tuple, set[str]] = {}
     for folder, panel in panels.items():
-        table = tables[folder]
+        table = tables[folder].table
         rows = table[(table["train_images"] == table["train_images"].max()) & table["granularity"].notna()]
         rows = rows[(rows["transfer"] == rows["transfer"].iloc[0]) & ~rows["series"].isin(["one_pass", "merged"])]
         for row in rows.to_dict("records"):

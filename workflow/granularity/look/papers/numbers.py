@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,23 @@ def parts(experiments: Iterable[Experiment], groups: list[Group]) -> list[EntryR
             rows.setdefault(len(paper.rows) if place is None else place, []).append({**row, "line": str(line)})
         for place, part_rows in sorted(rows.items()):
             entry = entries[place]
-            own_experiments = [files[file] for file in entry.experiments if file in files]
-            names = {item.name for item in own_experiments} or {THEORY}
+            found = [files[file] for file in entry.experiments if file in files]
+            own_experiments = [replace(item, data=tuple(paper.data.get(item.key, ()))) for item in found]
             judging = [item for item in groups if entry.study and item.study == entry.study]
-            groups_here = [item for item in judging if item.results in names]
-            elsewhere = [item for item in judging if item.results not in names and item.tested]
+            groups_here = [item for item in judging if _as_there(item, own_experiments)]
+            elsewhere = [item for item in judging if item.tested and not _as_there(item, own_experiments)]
             result.append(
                 EntryRows(name, f"{name}-{place + 1}", entry, part_rows, own_experiments, groups_here, elsewhere)
             )
     return result
+
+
+def _as_there(group: Group, experiments: list[Experiment]) -> bool:
+    """Return whether a study is judged as in the paper: in a world, or in the paper's experiment on its own data."""
+    if not experiments:
+        return group.results == THEORY
+    own = [item for item in experiments if item.name == group.results]
+    return any(not group.tested or item.repeats(group.data, group.architectures) for item in own)
 
 
 def where(group: Group, source: str, parts: Iterable[EntryRows]) -> list[EntryRows]:
@@ -95,13 +104,15 @@ def verdict(part: EntryRows, source: Source) -> str:
     if unknown:
         study = part.entry.study
         raise GranularityError(f"{about.FILE}: {part.paper}.ours: claims: '{study}' has no claim {', '.join(unknown)}")
-    ids = source.claims or ([] if part.world else list(own))
-    by = {one: [id for id in ids if own.get(id, NOT_TESTED) == one] for one in VERDICTS}
+    ids = source.claims or ([] if part.world else list(own or folded(part.elsewhere)))
+    in_part = {claim.id for group in part.groups for claim in group.claims if claim.in_part}
+    words = {id: f"{id} in part" if id in in_part else id for id in ids}
+    by = {one: [words[id] for id in ids if own.get(id, NOT_TESTED) == one] for one in VERDICTS}
     return "; ".join(f"{one} ({', '.join(of)})" for one, of in by.items() if of) or NO_CLAIM
 
 
 def tables(root: Path, parts: Iterable[EntryRows], wrong: list[str]) -> Tables:
-    """Return by name the tables of results for published rows, and of the same studies on other data."""
+    """Return by name the reports for published rows, and of the same studies on other data."""
     found, names = {}, set()
     for part in parts:
         names |= {one.name for one in part.experiments} | {one.results for one in part.elsewhere}

@@ -35,6 +35,7 @@ def write(root: Path) -> tuple[Path, dict[str, int]]:
     titles |= {"": OWN} if any(group.paper not in titles for group in groups) else {}
     papers = [_paper(name, title, groups, parts, rows) for name, title in titles.items()]
     values = {"papers": papers, "groups": groups, "parts": parts, "rows": rows, "here": here, "figures": drawn}
+    values |= {"tables": tables}
     text = {"index": False, "lineterminator": "\n"}
     files = {
         "papers.csv": pd.DataFrame([row for group in groups for row in group.rows()]).to_csv(**text),
@@ -76,10 +77,16 @@ def _paper(name: str, title: str, groups: list[Group], parts: list[EntryRows], r
 def _html(root: Path, found: dict[str, Any], wrong: dict[str, None]) -> str:
     """Return the page's text from the parts that :func:`write` collected."""
 
-    judged = {group.results for group in found["groups"] if group.tested}
+    tested = [group for group in found["groups"] if group.tested]
 
-    def state(name: str) -> str:
-        return "judged" if name in judged else "results, not judged" if (root / name).is_dir() else "not run"
+    def state(item: experiments.Experiment) -> str:
+        """Return what became of a configuration; the command tells it from others of its name."""
+        committed = [one.committed for one in tested if one.results == item.name and item.options in one.command]
+        if False in committed:
+            return "judged"
+        if (root / item.name).is_dir():
+            return "results, not judged"
+        return "judged in the project's own run" if committed else "not run"
 
     def link(path: str) -> str:
         """Return the path from the page to a file; empty if it is missing."""
