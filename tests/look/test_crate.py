@@ -102,6 +102,14 @@ def test_arrays_leave_if_asked_for(results, tmp_path):
     assert "Left out" not in ROCrate(tmp_path / "run").get("tiny/train-60/embed/")["description"]
 
 
+def test_a_crate_holds_one_run(results, tmp_path):
+    (tmp_path / "results/unfinished").mkdir(parents=True)
+    (tmp_path / "results/tiny").symlink_to(results)
+    (tmp_path / "results/unfinished/samples").symlink_to((results / "train-60/samples").resolve())
+    with pytest.raises(GranularityError, match=r"results of other runs than .*tiny; name one"):
+        export(tmp_path / "results", "--to", tmp_path / "run")
+
+
 def test_what_is_no_finished_run_is_one_line_and_leaves_nothing(results, tmp_path, monkeypatch):
     for where, said in ((results / "train-60", "contains no report"), (tmp_path, "contains no report")):
         with pytest.raises(GranularityError, match=said):

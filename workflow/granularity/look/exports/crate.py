@@ -34,8 +34,8 @@ def export(results: Path, to: Path, arrays: bool = False, licence: str = "not st
     """Write the results of one configuration, or of a study, as an RO-Crate: a new folder, or a file `NAME.zip`.
 
     Each artifact is a Dataset with its manifest and its files (arrays, weights and images only with `arrays`), and a
-    CreateAction that names its command, inputs and times. Raises GranularityError: there is no report, or several; a
-    result is corrupt; or the package rocrate, or the workflow's own files, are not here.
+    CreateAction that names its command, inputs and times. Raises GranularityError: there is no report; there are
+    results of other runs; one is corrupt; or the package rocrate, or the workflow's own files, are not here.
     """
     try:
         from rocrate.rocrate import ROCrate
@@ -64,6 +64,9 @@ def _last(results: Path, artifacts: Sequence[Artifact]) -> Artifact:
         if len(found) > 1:
             raise GranularityError(f"{results}: has runs {', '.join(str(one.path.parent) for one in found)}; name one")
         if found:
+            run = found[0].path.parent
+            if any(run not in one.path.parents for one in artifacts):
+                raise GranularityError(f"{results}: has results of other runs than {run}; name one")
             return found[0]
     raise GranularityError(f"{results}: contains no report, so the run is not finished; finish it with: snakemake")
 
