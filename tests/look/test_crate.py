@@ -13,9 +13,10 @@ from rocrate.rocrate import ROCrate
 
 from granularity import cli
 from granularity.base.errors import GranularityError
+from granularity.config import files
 from granularity.config.options import Config
 from granularity.look.exports.crate import PROFILES
-from granularity.plan.graph import Plan
+from granularity.plan.graph import Plan, plans
 from granularity.store import place
 from granularity.store.artifact import Artifact
 from support import minimal_results, tiny_chain
@@ -108,6 +109,15 @@ def test_a_crate_holds_one_run(results, tmp_path):
     (tmp_path / "results/unfinished/samples").symlink_to((results / "train-60/samples").resolve())
     with pytest.raises(GranularityError, match=r"results of other runs than .*tiny; name one"):
         export(tmp_path / "results", "--to", tmp_path / "run")
+
+
+def test_the_configuration_of_a_draw_can_be_loaded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seeds = {"seeds": {**tiny_chain.TINY["seeds"], "draws": 2}}
+    _, draw, _ = plans(files.checked(tiny_chain.TINY | seeds))
+    minimal_results.write(draw)
+    export("results/tiny/draw-1", "--to", "run")
+    assert Config.model_validate(yaml.safe_load(Path("run/configuration.yaml").read_text())).name == "tiny-draw-1"
 
 
 def test_what_is_no_finished_run_is_one_line_and_leaves_nothing(results, tmp_path, monkeypatch):

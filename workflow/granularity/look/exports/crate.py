@@ -110,7 +110,8 @@ class _Crate:
         for file in sorted((HERE / WORKFLOW[1]).glob("*.smk")):
             about = {"name": f"Rules: {file.stem}", "encodingFormat": SNAKEMAKE}
             crate.add_file(file, f"{WORKFLOW[1]}/{file.name}", properties=about)
-        text = yaml.safe_dump(configuration, sort_keys=False, allow_unicode=True)
+        named = configuration | {"name": configuration["name"].replace("/", "-")}  # of a study's cell: NAME/CELL
+        text = yaml.safe_dump(named, sort_keys=False, allow_unicode=True)
         about = {"name": "Configuration of the run", "encodingFormat": FORMATS[".yaml"]}
         entity = crate.add_file(io.StringIO(text), CONFIGURATION, properties=about)
         self.run = self._action("#run", f"Run {name}", f"snakemake --configfile {CONFIGURATION}", self.workflow)
