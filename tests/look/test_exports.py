@@ -31,6 +31,7 @@ from support.trainings import TINY, finetuning, label_space, made_space, pretrai
 SHORT = recipe(epochs=2, augment={"crop": 7})
 RUN, SMALL, OWN = (pretraining("manual-digit", seed) for seed in range(3))
 FINE = finetuning("manual-digit")
+IMAGES = "digits (120 train, 60 val images)"
 STEM = Model(args={**TINY, "channels": [4, 8, 8, 16]}, stem="timm")
 PUBLISHED = {"published": RUN.name, "early": f"{RUN.id}@1", "finetuned": FINE.id, "small": SMALL.name}
 OTHERS = {  # networks whose outputs are not one softmax: run, its source, options
@@ -138,7 +139,11 @@ def test_networks_and_their_cards_say_the_same_where_this_package_is_not(results
     assert found["predicted"].tolist() == predictions[FINE.id].tolist()  # as the result itself says
     card, config = ((tmp_path / "finetuned" / name).read_text() for name in ("README.md", "config.json"))
     assert f"{job.table('runs.parquet')['val_error'][0]:.2f} %" in card and "(n = 60)" in card and job.digest in card
-    assert "120 train" in card and '"epochs": 2' in card and "Licence" in card
+    assert '"epochs": 2' in card and "Licence" in card and "outputs: the target's (loops), a softmax" in card
+    assert f"| base seed | 0 |\n| pretraining run | {RUN.id} |" in card
+    assert f"| images finetuned on | {IMAGES} |\n| images pretrained on | {IMAGES} |" in card
+    pretrained = (tmp_path / "published/README.md").read_text()
+    assert f"| images pretrained on | {IMAGES} |" in pretrained and "finetuned" not in pretrained
     assert json.loads(config)["label_names"] == job.table("classes.parquet")["name"].tolist()
     assert not {"license", "tag", "url", "origin_url"} & {*json.loads(config)["pretrained_cfg"]}  # timm's
     assert len(json.loads((tmp_path / "small/labels.json").read_text())["label_names"]) == 10

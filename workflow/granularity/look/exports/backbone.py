@@ -120,21 +120,25 @@ def _card(source: Artifact, file: str, row: pd.Series, about: dict[str, Any], da
     samples, recipe, space = lineage.get("samples"), source.params["recipe"], lineage.get(row["space"])
     errors = source.table("runs.parquet", ["run_id", "val_error"]).set_index("run_id")["val_error"]
     counts = {} if samples is None else samples.summary["images"]
-    told = "unknown" if samples is None else samples.params.get("hub") or samples.params["source"]
     error = "none" if pd.isna(errors[row["run_id"]]) else f"{errors[row['run_id']]:.2f} %"
     classes = "no classes" if pd.isna(row["granularity"]) else f"{row['granularity']} classes"
     several = space is not None and space.json("properties.json").get("multi_label")
     softmax = "a sigmoid per class" if recipe["loss"] == "sigmoid" or several else "a softmax"
-    outputs, objective = f"the target's ({row['transfer']}), a softmax" if how == "finetuned" else "its own", {}
+    images, objective = {f"images {how} on": _images(samples)}, {}
     if how == "pretrained":
         objective = source.params["objective"]
-        outputs += f", {OUTPUTS.get(objective['name'], softmax)}"
+        outputs = f"its own, {OUTPUTS.get(objective['name'], softmax)}"
+    else:
+        outputs = f"the target's ({'unknown' if samples is None else samples.facts['target']}), a softmax"
+        before = next((one.lineage().get("samples") for one in lineage.values() if one.kind == "pretrain"), None)
+        images = {"pretraining run": row["parent"], **images, "images pretrained on": _images(before)}
     square = "pixels" not in lineage or lineage["pixels"].params["format"] == "raw"
     fitted = "centre square cut out, resized to {} px (Pillow's ImageOps.fit, bicubic; timm's transform resizes first)"
     fitted = (fitted if square else "short side resized to {} px (bicubic)").format(about["side"])
     rows = {
         "run": f"{Path(row['file']).stem}, epoch {about['epoch']}",
-        "data": f"{told} ({', '.join(f'{count} {split}' for split, count in counts.items())} images)",
+        "base seed": str(source.manifest["seed"]),
+        **images,
         "label space": f"{row['space']} ({row['family']}), {classes}; outputs: {outputs}",
         **({"objective": json.dumps(objective)} if objective else {}),
         "error": f"{error}, on validation images (n = {counts.get('val', 'unknown')}), at the end of the training; "
@@ -149,3 +153,11 @@ def _card(source: Artifact, file: str, row: pd.Series, about: dict[str, Any], da
     table = "\n".join(f"| {name} | {re.sub(MARKUP, ESCAPED, printable(text))} |" for name, text in rows.items())
     tag = "image-classification" if "error" in rows else "image-feature-extraction"
     return CARD.format(title=f"{about['model']['name']}, {how}", tag=tag, rows=table, code=code)
+
+
+def _images(samples: Artifact | None) -> str:
+    """Name a data set and its numbers of images."""
+    if samples is None:
+        return "unknown"
+    counts = ", ".join(f"{count} {split}" for split, count in samples.summary["images"].items())
+    return f"{samples.params.get('hub') or samples.params['source']} ({counts} images)"
