@@ -187,7 +187,7 @@ def verdicts() -> str:
     """The committed verdicts on claims of Hong et al. about images; a dash where not tested."""
     groups = [group for group in committed() if group.paper == "granularity" and group.results in RESULTS]
     found = {
-        (claim.id, group.results): f"{claim.verdict}, in part: {claim.in_part}" if claim.in_part else claim.verdict
+        (claim.id, group.results): f"{claim.verdict}, in part" if claim.in_part else claim.verdict
         for group in groups
         for claim in group.claims
         if claim.verdict != "not tested"

@@ -86,7 +86,12 @@ def measured() -> str:
         known, mean, start = own["r1"].notna(), own.mean(), untrained.loc[network, "r1"]
         share = (mean["r1"] - 1) / (start[known].mean() - 1)  # of means: single ratios go from 0.2 to 2.5
         cells = [f"{start.mean():.2f}", f"{mean['r1']:.2f}", f"{share:.1f}"]
-        cells += [f"{law(**arm(network)):.1g}", f"{mean['r2']:.2f}", f"{mean['purity']:.0f}", f"{known.sum()} of {len(own)}"]
+        cells += [
+            f"{law(**arm(network)):.1g}",
+            f"{mean['r2']:.2f}",
+            f"{mean['purity']:.0f}",
+            f"{known.sum()} of {len(own)}",
+        ]
         rows.append([network, *cells])
     return lines(["network", "R1, untrained", "R1", "share left", "law", "R2", "purity (%)", "reached"], rows)
 
@@ -118,8 +123,8 @@ def answer() -> str:
         f"{start[residual].mean():.2f} (difference {shown(before, 1)}, uncorrected), and training changes that by "
         f"{shown(after - before, 1)}.",
         "- **The law fails.** It says that plain chains keep less than a thousandth of R1 - 1, and that decay is why. "
-        f"Without decay R1 changes by {shown(values(said['decay, bn, depth 16, plain']), 1)}, uncorrected. Trained networks build "
-        "fine structure of their own, which the law leaves out.",
+        f"Without decay R1 changes by {shown(values(said['decay, bn, depth 16, plain']), 1)}, uncorrected. Trained "
+        "networks build fine structure of their own, which the law leaves out.",
         f"- **Without normalisation it stays open:** {reached['none-16-s0']} of 5 plain networks of 16 blocks reach "
         f"the error. R1 differs by {shown(values(said['s, none, depth 16']), 2)}.",
         f"- **{held} of {len(said)} predictions** lie in their ranges.",
