@@ -615,6 +615,18 @@ def test_several_networks_and_transfers_stand_apart(monkeypatch, tmp_path):
     assert sections_of(text) == DEFAULT_SECTIONS
 
 
+def test_errors_after_a_transfer_to_other_data_are_not_said_to_be_on_the_target(made, monkeypatch, tmp_path):
+    data = {"samples": {"target": "digit", "validation": 50}, "train_size": 90}
+    over = {"name": "there", "transfers": [{"name": "there", "data": data}]}
+    _, output = make(monkeypatch, tmp_path, FEW | over)
+    text, elsewhere = " ".join(text_of(output).split()), "(after a transfer to other data, on the target of those data)"
+    assert "errors are measured, except after transfers to other data, which have their own target;" in text
+    assert f"Error on the target {elsewhere}" in text and f"Validation error on the target {elsewhere};" in text
+    assert "All runs of a condition, except transfers to other data, are scored on the same validation" in text
+    assert "Transfer</th>" in section_of(output, "results") and "Transfer</th>" not in section_of(made[1], "results")
+    assert "to other data" not in text_of(made[1])
+
+
 def test_other_measures_are_plain_tables(monkeypatch, tmp_path):
     over = {
         "name": "measured",

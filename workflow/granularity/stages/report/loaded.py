@@ -34,6 +34,7 @@ class Loaded:
         name, configuration: the configuration's name, and all of it; `options` is its section `report`.
         pictures: of each measure with a picture, the kind of the file that draws it.
         conditions: those with trainings, so not a data set that is only transferred to.
+        other_data: whether some transfer is to another data set, which has its own target.
         comparisons, between: see :mod:`granularity.stages.report.comparisons`.
         results, backbones, probe, measures, properties: see the functions of these names.
         cost: of each stage, see :func:`granularity.store.artifact.by_stage`.
@@ -54,6 +55,7 @@ class Loaded:
         self.conditions = [condition for condition in inputs if len(condition.pretrain)]
         if not self.conditions:
             raise GranularityError("report: there are no pretrained networks to report on; give results of pretrain")
+        self.other_data = any(condition.finetune["other_data"].any() for condition in self.conditions)
         self.studies = {artifact.facts["study"]: artifact for artifact in task.open_all("verdicts")}
         self.worlds: dict[str, Artifact] = {}
         for folder in task.options.theory:  # optional, so that no report waits for them

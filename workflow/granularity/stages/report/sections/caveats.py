@@ -30,7 +30,6 @@ def build(loaded: Loaded) -> Part | None:
         "alike": alike,
         "asked": [f"{QUESTIONS[row.question]} ({row.comparisons})" for row in asked.itertuples()],
         "backbones": sorted({*results.loc[results["role"] != "one_pass", "backbones"].astype(int)}),
-        "other_data": any(condition.finetune["other_data"].any() for condition in conditions),
     }
     return Part(values=values)
 

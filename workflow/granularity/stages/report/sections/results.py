@@ -14,8 +14,9 @@ def build(loaded: Loaded) -> Part | None:
         return None
     lent = table[(table["network"] != table["baseline"]) & table["baseline"].notna()]
     unlike = [holds for holds in HOLDS if holds not in AVERAGED]
+    more = {"network": False, "transfer": loaded.other_data}  # shown always, or only if there are several
     values = {
-        "more": [key for key in ("network", "transfer") if table[key].nunique() > 1],
+        "more": [key for key, always in more.items() if always or table[key].nunique() > 1],
         "lenders": sorted(set(zip(lent["network"], lent["baseline"], strict=True))),
         "same": round(100 * SAME),
         "unlike": unlike,
