@@ -309,8 +309,8 @@ def test_rows_of_images_lead_to_arms_of_their_experiments():
     paper = about.read()["granularity"]
     for name, (architecture, *images) in paper.data.items():
         assert {one.model.name for one in plans[name].networks} == {architecture}
-        found = [re.match(r"(\w+): [\d,]+ training images, target “(\w+)”", words).groups() for words in images]
-        assert found == [(one.samples.source, one.samples.target) for one in plans[name].conditions]
+        found = {re.match(r"(\w+): [\d,]+ training images, target “(\w+)”", words).groups() for words in images}
+        assert found == {(one.samples.source, one.samples.target) for one in plans[name].conditions}
     seen = 0
     for row in published.read("granularity"):
         source, entry = paper.source_of(row), paper.rows[paper.entry_of(row)]
