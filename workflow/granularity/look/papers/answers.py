@@ -31,6 +31,17 @@ UNCOUNTED = {"name", "base", "methods", "picture", "neurons"}  # settings that c
 Row = Mapping[str, str]
 
 
+class Report(NamedTuple):
+    """The table of results of a report; its images, in words, and the architectures of its networks."""
+
+    table: pd.DataFrame
+    images: str
+    architectures: tuple[str, ...]
+
+
+Tables = Mapping[str, Report | None]  # by the name of a folder of results; None: no report
+
+
 @dataclass(frozen=True)
 class EntryRows:
     """The rows of an entry of `claims/numbers/experiments.yaml`.
@@ -48,7 +59,7 @@ class EntryRows:
     groups: list[Group]
     elsewhere: list[Group]
 
-    def others(self, tables: "Tables") -> list[str]:
+    def others(self, tables: Tables) -> list[str]:
         """Return the folders of results with the same study, or under an experiment's name, on other data."""
         reports = [(item, report) for item in self.experiments if (report := tables.get(item.name))]
         names = [item.name for item, report in reports if not item.repeats(report.images, report.architectures)]
@@ -62,17 +73,6 @@ class EntryRows:
     def world(self) -> str:
         """The world that judges these rows; empty if an image study judges them, or nothing does."""
         return self.entry.study if self.entry.study in extensions.names("world") else ""
-
-
-class Report(NamedTuple):
-    """The table of results of a report; its images, in words, and the architectures of its networks."""
-
-    table: pd.DataFrame
-    images: str
-    architectures: tuple[str, ...]
-
-
-Tables = Mapping[str, Report | None]  # by the name of a folder of results; None: no report
 
 
 class Value(NamedTuple):
