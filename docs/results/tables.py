@@ -37,11 +37,8 @@ def predictions_of(study: str) -> Path:
 
 
 def backbones(name: str) -> pd.DataFrame:
-    study, _, cell = name.partition("/")
-    seeds = {file.stem: pd.read_csv(file) for file in sorted((STUDIES / study / "draws" / cell).glob("*.csv"))}
-    if seeds:
-        return pd.concat([one.assign(pretrain_seed=int(seed)) for seed, one in seeds.items()], ignore_index=True)
-    return read(name)
+    """Errors of a study, a row per backbone; `pretrain_seed`: in a study of draws, the draw."""
+    return read(name).rename(columns={"draw": "pretrain_seed"})
 
 
 def arms(name: str, condition: str) -> pd.DataFrame:
