@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from granularity import cli
 from granularity.config.options import Config
-from granularity.look import status
+from granularity.look import inspection, status
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES, theory
 from granularity.store import lock, place
@@ -406,3 +406,17 @@ def test_a_configuration_lies_in_that_of_a_workflow_that_has_this_one_as_a_modul
     Path("outer.yaml").write_text(json.dumps({"samples": "table.tsv", "granularity": SMALL}))
     found = CliRunner().invoke(cli.app, ["status", "--json", "-f", "outer.yaml"])
     assert json.loads(found.stdout)["total"]["waiting"] == 0
+
+
+def test_results_that_the_report_does_not_use_are_left_over(finished):
+    assert inspection.left_over(place.find("results")) == []
+    later = Config.model_validate(SMALL | {"jobs": {"pretrain": "space", "finetune": "space"}})
+    minimal_results.write(Plan(later))
+    before, now = (
+        {plan.folder(job) for stage in STAGES for job in plan.jobs(stage)} for plan in map(Plan, (finished, later))
+    )
+    left = set(inspection.left_over(place.find("results")))
+    assert left and left == {folder for folder in before - now if folder.exists()}
+    again = min(left)  # made since the report: of a run that has not come to its report
+    os.utime(place.stamp_of(again), (time.time() + 9,) * 2)
+    assert set(inspection.left_over(place.find("results"))) == left - {again}

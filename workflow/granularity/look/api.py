@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from granularity.base.errors import GranularityError
+from granularity.base.progress import say
+from granularity.look import inspection
 from granularity.stages import STAGES
 from granularity.stages.gather import tables
 from granularity.store import place
@@ -75,14 +78,28 @@ def backbone(run: str, results: str | Path = "results") -> torch.nn.Module:
 
 
 def of_kinds(results: str | Path, *kinds: str) -> list[tuple[str, Artifact]]:
-    """Return the verified artifacts of some stages below a folder, each with its condition's folder; error if none."""
-    found = [Artifact.open(path) for path in place.find(results) if Artifact.peek(path).kind in kinds]
+    """Return the verified artifacts of some stages below a folder, each with its condition's folder; error if none.
+    Those left from earlier settings are left out, and named.
+    """
+    names = [path for path in place.find(results) if Artifact.peek(path).kind in kinds]
+    left = inspection.left_over(names)
+    for path in left:
+        _say_once(
+            f"{path}: left from earlier settings, and left out, as the report does not use it (to be rid of it, "
+            "delete it and its stamp)"
+        )
+    found = [Artifact.open(path) for path in names if path not in left]
     if not found:
         raise GranularityError(
             f"{results}: contains no results of {', '.join(kinds)}; make them with: snakemake {kinds[0]}"
         )
     depth = {kind: STAGES[kind].place.partition("{condition}/")[2].count("/") for kind in kinds}
     return [(os.path.relpath(one.place.parents[depth[one.kind]], os.path.abspath(results)), one) for one in found]
+
+
+@functools.cache
+def _say_once(line: str) -> None:
+    say(line)
 
 
 def find_network(run: str, results: str | Path) -> tuple[Backbones, pd.Series, int | None]:

@@ -5,12 +5,14 @@ import itertools
 import json
 import os
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.look.text import fitted, frame_text, megabytes, seconds, size_text
+from granularity.stages import report
 from granularity.store import place
 from granularity.store.artifact import PARTS, Artifact
 from granularity.store.code import code_digest, packages
@@ -123,6 +125,30 @@ def is_current(artifact: Artifact) -> bool:
         same = code_digest(*code["modules"]) == code["digest"]
         return same and packages(*code["modules"]) == artifact.manifest["packages"]
     return False
+
+
+def left_over(names: Iterable[Path]) -> list[Path]:
+    """Return those names of results that their configuration's report does not use and that are no newer than it: they
+    are left from earlier settings, and their numbers must not be mixed with those of the present ones.
+    """
+    reports: dict[Path, tuple[set[Path], float]] = {}
+    return [name for name in names if _is_left_over(Path(os.path.abspath(name)), reports)]
+
+
+def _is_left_over(name: Path, reports: dict[Path, tuple[set[Path], float]]) -> bool:
+    root = next((above for above in name.parents if is_artifact(above / "report")), None)
+    if root is None:
+        return False
+    try:
+        if root not in reports:
+            made_from = Artifact.peek(root / "report").manifest["made_from"]
+            used = {root / source for sources in made_from.values() for source, _ in sources}
+            reports[root] = used, place.stamp_of(root / "report").stat().st_mtime
+        used, made = reports[root]
+        unused = bool(used) and name not in used and Artifact.peek(name).kind in report.READS
+        return unused and place.stamp_of(name).stat().st_mtime <= made
+    except (GranularityError, OSError, TypeError, ValueError):  # damaged, or without a stamp: there is no telling
+        return False
 
 
 def is_artifact(path: Path) -> bool:

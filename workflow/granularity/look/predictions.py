@@ -10,6 +10,7 @@ from scipy import stats
 
 from granularity.base.errors import GranularityError
 from granularity.learning.runs import Run
+from granularity.look import inspection
 from granularity.look.items import trained
 from granularity.look.text import as_csv, frame_text, table_of
 from granularity.store.artifact import Artifact
@@ -87,9 +88,12 @@ def _arms(asked: str, root: Path) -> dict[Path, dict[Run, Artifact]]:
     """Return the finetunings of a label space, or the one with this name or id, by folder of transfer and network."""
     by_folder: dict[Path, dict[Run, Artifact]] = {}
     spaces: set[str] = set()
-    for artifact, runs in trained(root, "finetune"):
-        spaces |= {run.space for run in runs}
-        for run in (run for run in runs if asked in (run.space, run.id, run.name)):
+    results = list(trained(root, "finetune"))
+    left = inspection.left_over(artifact.path for artifact, _ in results)
+    for artifact, runs in results:
+        spaces |= (own := {run.space for run in runs})
+        named = {asked} - own if artifact.path in left else {asked}  # a run of earlier settings only by its name
+        for run in (run for run in runs if not named.isdisjoint((run.space, run.id, run.name))):
             by_folder.setdefault(artifact.path.parent, {})[run] = artifact
     if not spaces:
         raise GranularityError(f"{root}: contains no finetuned runs; make them with: snakemake finetune")

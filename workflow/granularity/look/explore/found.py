@@ -11,7 +11,7 @@ from granularity.store import place
 from granularity.store.artifact import Artifact, OtherVersionError
 
 SOUND, OTHER_CODE, CORRUPT = "sound", "sound, of other code", "corrupt"
-MISSING, OTHER_VERSION = "missing", "of another version"
+MISSING, OTHER_VERSION, LEFT = "missing", "of another version", "left from earlier settings"
 NOT_ONE = (
     "{}: is not the folder of one configuration, such as results/digits, or of a study's cell, such as "
     "results/digits/draw-0"
@@ -50,14 +50,15 @@ def read(root: Path) -> list[Result]:
         raise GranularityError(
             f"{root}: contains no results; name the folder of a configuration, such as results/digits"
         )
-    results = [_result(root, name) for name in names]
+    left = {*inspection.left_over(names)}
+    results = [_result(root, name, name in left) for name in names]
     if any(result.kind == "samples" and result.name.count("/") != 1 for result in results):
         raise GranularityError(NOT_ONE.format(root))
     order = {kind: number for number, kind in enumerate(STAGES)}
     return sorted(results, key=lambda result: order.get(result.kind, len(order)))
 
 
-def _result(root: Path, name: Path) -> Result:
+def _result(root: Path, name: Path, left: bool) -> Result:
     stamp = place.stamp_of(name)
     kind = stamp.read_text(errors="replace").partition(" ")[0] if stamp.is_file() else "unknown"
     artifact, short = None, name.relative_to(root).as_posix()
@@ -68,4 +69,10 @@ def _result(root: Path, name: Path) -> Result:
         state, why = OTHER_VERSION, str(error)
     except GranularityError as error:
         state, why = CORRUPT if (name / place.MANIFEST).exists() else MISSING, str(error)
+    if artifact and left:
+        artifact, state, why = (
+            None,
+            LEFT,
+            f"{name}: the report does not use it; to be rid of it, delete it and its stamp",
+        )
     return Result(short, artifact.kind if artifact else kind, state, why, artifact)
