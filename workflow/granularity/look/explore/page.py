@@ -161,7 +161,8 @@ def _trainings(of: Mapping[str, list[Artifact]]) -> tuple[dict[str, Any], dict[s
                 if kind == "finetune" and part["granularity"].notna().any():
                     drawn[f"Error after finetuning against G, a dot per run{of_these}"] = plots.dots(part)
                 for loss in (name for name in history if name.endswith(("_loss", "_error"))):
-                    if history.loc[history["run_id"].isin(part["run_id"]), loss].notna().any():
+                    told = history[history["run_id"].isin(part["run_id"]) & history[loss].notna()]
+                    if told["epoch"].nunique() > 1:  # one point is no line
                         heading = f"{words}: {loss.replace('_', ' ')} by epoch, a line per run{of_these}"
                         drawn[heading] = plots.curves(part, history, loss)
     return drawn, legend
