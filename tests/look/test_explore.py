@@ -358,6 +358,12 @@ def test_dots_and_lines_are_those_of_the_runs(chromium, made):
         assert (runs.loc[found[0], "space"] == ARMS[1]).tolist() == [one > 0.5 for one in alpha]
 
 
+def test_pages_of_a_sample_say_so(made, tmp_path):
+    explore(made[3].parent, "--images", "30", "--to", str(tmp_path))
+    told = {view for view in VIEWS if f"Only 30 of the {ALL} images" in (tmp_path / view).read_text()}
+    assert told == {*VIEWS[:3]} and "Only " not in (made[0] / VIEWS[0]).read_text()
+
+
 def test_what_is_not_sound_is_named_and_not_used(made, tmp_path, capsys):
     shutil.copytree(made[3].parents[1], tmp_path / "results", symlinks=True)
     root = tmp_path / "results" / "odd"

@@ -240,10 +240,11 @@ def test_histories_are_a_table_or_event_files(results, tmp_path):
     assert table.groupby("run", sort=False).size().to_dict() == {run.id: 2 for run in trained}
     losses = Artifact.open(results / "mine/train-120/finetune/to/net/all").table("history.parquet")["train_loss"]
     assert table[table["run"] == FINE.id]["train_loss"].tolist() == losses.tolist()
-    export("history", results, "--to", tmp_path / "events", "--format", "tensorboard")
-    folder = tmp_path / "events/mine/train-120/finetune/net/to" / f"manual-digit-{FINE.id}"
-    events = EventAccumulator(str(folder)).Reload().Scalars("train_loss")
-    assert [(one.step, one.value) for one in events] == [(i + 1, np.float32(loss)) for i, loss in enumerate(losses)]
+    for name, of, below in (("events", results, "mine/train-120/"), ("one", results / "mine/train-120/finetune", "")):
+        export("history", of, "--to", tmp_path / name, "--format", "tensorboard")
+        folder = tmp_path / name / f"{below}finetune/net/to/manual-digit-{FINE.id}"
+        events = EventAccumulator(str(folder)).Reload().Scalars("train_loss")
+        assert [(one.step, one.value) for one in events] == [(i + 1, np.float32(loss)) for i, loss in enumerate(losses)]
 
 
 def test_runs_are_one_long_table(results):

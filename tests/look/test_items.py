@@ -58,6 +58,9 @@ def test_a_file_of_any_kind_is_shown(chain):
     assert f"{rows} of {rows} rows" in text and "cluster" in text and "verified" in text
     assert "2 of 60 rows; --rows N for more" in said("inspect", one(chain, "hierarchy/*/labels.parquet"), "--rows", 2)
     pd.testing.assert_frame_equal(csv("inspect", clusters), pd.read_parquet(clusters), check_dtype=False)
+    hashes = pd.read_parquet(chain / "pixels/index.parquet")["sha256"].map(bytes.hex)  # bytes, not text
+    assert csv("inspect", chain / "pixels/index.parquet")["sha256"].tolist() == hashes.tolist()
+    assert hashes[0][:11] in said("inspect", chain / "pixels")
     embedding = np.load(chain / "embed/embedding.npy")
     assert np.allclose(csv("inspect", chain / "embed/embedding.npy", "--rows", 3), embedding[:3], rtol=1e-5)
     weights = csv("inspect", one(chain, "pretrain/*/*/backbones/*.safetensors"))

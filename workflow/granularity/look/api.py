@@ -94,7 +94,9 @@ def of_kinds(results: str | Path, *kinds: str) -> list[tuple[str, Artifact]]:
             f"{results}: contains no results of {', '.join(kinds)}; make them with: snakemake {kinds[0]}"
         )
     depth = {kind: STAGES[kind].place.partition("{condition}/")[2].count("/") for kind in kinds}
-    return [(os.path.relpath(one.place.parents[depth[one.kind]], os.path.abspath(results)), one) for one in found]
+    folders = [os.path.relpath(one.place.parents[depth[one.kind]], os.path.abspath(results)) for one in found]
+    # `results` may itself lie within a condition's folder
+    return [("." if folder.startswith("..") else folder, one) for folder, one in zip(folders, found, strict=True)]
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from granularity.look.text import as_csv, frame_text, megabytes, seconds
 from granularity.store import place
 from granularity.store.artifact import Artifact, readable
 
-TOLD = ("network", "transfer", "granularity", "train_loss", "val_error")  # shown of a run
+TOLD = ("network", "transfer", "granularity", "train_loss", "target", "val_error")  # shown of a run
 WIDEST = 8  # most columns of an array that are shown
 
 
@@ -120,6 +120,7 @@ def _training(artifact: Artifact, row: dict[str, Any], names: dict[str, str]) ->
         cost = Artifact.peek(artifact.folder / entry["path"]).manifest["cost"] if entry else {}
     known = {key: None if value != value else value for key, value in row.items()}
     known |= {key: cost.get(key) for key in ("wall_seconds", "cpu_seconds", "peak_memory_mb")}
+    known["target"] = artifact.params.get("target")  # what the error is of: a transfer to other data may have its own
     return {"kind": artifact.kind, "name": names[row["run_id"]], **known, "artifact": str(artifact.path)}
 
 

@@ -78,7 +78,7 @@ def width_for(csv: bool) -> int | None:
 def frame_text(frame: pd.DataFrame, width: int | None, index: bool = True) -> str:
     """Return rows of a table, no wider than the terminal; long texts are shortened in the middle if still distinct."""
     frame = frame.rename(columns=lambda name: textwrap.shorten(printable(str(name)), CELL, placeholder="..."))
-    return frame.apply(_short).to_string(line_width=width or 160, max_colwidth=None, index=index)
+    return frame.apply(_hex).apply(_short).to_string(line_width=width or 160, max_colwidth=None, index=index)
 
 
 def _short(column: pd.Series) -> pd.Series:
@@ -90,7 +90,14 @@ def _short(column: pd.Series) -> pd.Series:
 
 
 def as_csv(frame: pd.DataFrame) -> str:
-    return frame.to_csv(index=False).removesuffix("\n")
+    return frame.apply(_hex).to_csv(index=False).removesuffix("\n")
+
+
+def _hex(column: pd.Series) -> pd.Series:
+    """Return a column with its bytes, which are hashes, as hexadecimal digits."""
+    if column.dtype != "object":
+        return column
+    return column.map(lambda value: value.hex() if isinstance(value, bytes) else value)
 
 
 def published_numbers(paper: str | None, table: str = "") -> str:

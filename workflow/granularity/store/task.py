@@ -4,7 +4,7 @@ import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from granularity.base.stage import Stage
 from granularity.store import lock, place, writer
 from granularity.store.artifact import ORIGIN, Artifact, key_of
 from granularity.store.code import RESULT_VERSION, code_digest, packages, require_unedited
-from granularity.store.writer import Writer
+from granularity.store.writer import Began, Writer
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Task:
     threads: int = 1
     machine: Mapping[str, Any] = field(default_factory=dict)  # see :func:`granularity.machine.device.machine`
     peek: Callable[[Path], Artifact] = Artifact.peek  # reads the manifests of inputs, for their digests
+    began: Began | None = None  # when the computation began, for its cost
 
     @property
     def code(self) -> tuple[str, ...]:
@@ -105,7 +106,7 @@ class Task:
     ) -> AbstractContextManager[Writer]:
         """Write this task's result, see :func:`granularity.store.writer.create`."""
         files = (*self.stage.files, *self.stage.more_files)
-        return writer.create(self.output, self.origin, inputs, params, facts, resumable, files)
+        return writer.create(self.output, self.origin, inputs, params, facts, resumable, files, self.began)
 
 
 def make(task: Task) -> Artifact:
@@ -119,7 +120,7 @@ def make(task: Task) -> Artifact:
         run = run or importlib.import_module(task.stage.module).run
         require_unedited(*task.code)  # it may have waited for hours
         try:
-            run(task)
+            run(replace(task, began=writer.began()))
         except lock.LostError as lost:
             say(str(lost))
     return artifact

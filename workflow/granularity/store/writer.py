@@ -131,6 +131,7 @@ def create(
     facts: Names = (),
     resumable=False,
     files: Names = ("*",),
+    since: Began | None = None,
 ) -> Iterator[Writer]:
     """Write an artifact and publish it complete, or change nothing.
 
@@ -141,11 +142,12 @@ def create(
         facts: names of the parameters that later stages may read; they enter its digest.
         resumable: keep `writer.work`, a folder for this key, with what an earlier job saved before it died.
         files: names or patterns of the files that it may contain.
+        since: when the job began, which may have read and computed before; now, if omitted.
 
     Raises GranularityError if the disk is full, the folder is not writable or inputs do not belong together, and
     LostError if another process is computing this result.
     """
-    since = began()
+    since = since or began()
     _refuse_other_lineage(inputs)
     kind, key, store = origin["kind"], key_of(origin), place.store_of(output)
     work = place.work_folder(store, kind, key)

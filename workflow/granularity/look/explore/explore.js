@@ -198,7 +198,8 @@ const pages = {
     });
     const described = one => {
       const classes = one.classes.map(([code, number]) => `, ${Math.round(100 * number / one.images)} % ${nameOf(rank(), code)}`);
-      const line = make("p", `${count(one.size)} images${classes.join("")} `), family = make("p", null);
+      const size = one.images < one.size ? `${count(one.images)} of ${count(one.size)}` : count(one.size);
+      const line = make("p", `${size} images${classes.join("")} `), family = make("p", null);
       if (one.mixed) line.append(make("span", `mixes ${one.classes.map(([code]) => nameOf(rank(), code)).join(" and ")}`, {className: "verdict worse"}));
       if (one.parent !== null) family.append("Within ", to(one.parent, -1), " ");
       if (one.children.length) family.append("Splits into ", ...one.children.map(child => to(child, 1)));

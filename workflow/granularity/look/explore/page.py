@@ -19,6 +19,7 @@ from granularity.look.explore.found import Result
 from granularity.look.text import megabytes, seconds, size_text
 from granularity.stages.report import stage as report
 from granularity.stages.report.conditions import ShownSpace
+from granularity.store import place
 from granularity.store.artifact import Artifact, by_stage
 
 HERE = Path(__file__).parent
@@ -37,7 +38,9 @@ def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
     pages.filters |= {"seconds": seconds, "megabytes": megabytes, "size": size_text}
     pages.policies["json.dumps_kwargs"] = {}  # unsorted, because Bokeh needs definitions before references
     conditions = list(dict.fromkeys(result.condition for result in results if result.condition))
-    pages.globals |= {"run": root.resolve().name, "views": VIEWS, "conditions": conditions}
+    whole = root.resolve()  # named with its study, if it is a cell of one
+    name = os.path.relpath(whole, place.store_of(whole).parent)
+    pages.globals |= {"run": name, "views": VIEWS, "conditions": conditions}
     template = pages.get_template("page.html.j2")
 
     def page(view: str, up: str, **values: Any) -> bytes:
@@ -161,7 +164,8 @@ def _trainings(of: Mapping[str, list[Artifact]]) -> tuple[dict[str, Any], dict[s
                 if kind == "finetune" and part["granularity"].notna().any():
                     drawn[f"Error after finetuning against G, a dot per run{of_these}"] = plots.dots(part)
                 for loss in (name for name in history if name.endswith(("_loss", "_error"))):
-                    if history.loc[history["run_id"].isin(part["run_id"]), loss].notna().any():
+                    told = history[history["run_id"].isin(part["run_id"]) & history[loss].notna()]
+                    if told["epoch"].nunique() > 1:  # one point is no line
                         heading = f"{words}: {loss.replace('_', ' ')} by epoch, a line per run{of_these}"
                         drawn[heading] = plots.curves(part, history, loss)
     return drawn, legend

@@ -54,7 +54,7 @@ def spaces_of(results: Path, names: Sequence[str] = ()) -> tuple[Artifact, dict[
         raise GranularityError(f"{results}: has label spaces of {', '.join(sorted({*conditions}))}; name one")
     if missing := [name for name in names if name not in by_name]:
         raise GranularityError(f"--space {missing[0]}: {results} has {', '.join(by_name)}")
-    samples = Artifact.open(results / conditions[0] / "samples", "samples")
+    samples = Artifact.open(spaces[0].place.parents[1] / "samples", "samples")
     for name in (chosen := dict.fromkeys(names or by_name)):
         chosen[name] = space = by_name[name]
         if space.manifest["inputs"]["samples"]["digest"] != samples.digest:
