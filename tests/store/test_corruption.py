@@ -34,10 +34,10 @@ def by_name_or_in_store(name: Path, number: int) -> Path:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damage_is_named_by_verify_and_refused_by_whatever_reads_it(chain, damage, tmp_path):
-    """Every kind of artifact, every kind of reader: none publishes anything."""
+    """No reader publishes anything. A flipped byte: in every kind of artifact, for every kind of reader."""
     rng = random.Random(damage)
     read_by = set()
-    for number, step in enumerate(chain):
+    for number, step in enumerate(chain if damage == "flipped" else rng.sample(chain, 4)):
         with harmed(step.folder):
             where = by_name_or_in_store(step.folder, number)
             named = str(DAMAGE[damage](where, rng, chain)).replace(str(where), str(step.folder))
@@ -54,6 +54,8 @@ def test_damage_is_named_by_verify_and_refused_by_whatever_reads_it(chain, damag
                 assert str(step.folder) in message and len(message.splitlines()) == 1, (reader, message)
                 assert writing.names(tmp_path) == []
     assert problems(Path("results")) == []
+    if damage != "flipped":
+        return
     plan = Plan(Config.model_validate(tiny_chain.TINY))
     jobs = [job for stage in STAGES for job in plan.jobs(stage)]
     assert read_by == {(source.stage, job.stage) for job in jobs for of in job.inputs.values() for source in of}

@@ -13,21 +13,21 @@ from granularity.plan.graph import Plan
 from granularity.stages.duplicates import stage
 from support import tasks
 
-ALL, SIDE = 150, 16
-SPLITS = ["train"] * 90 + ["val"] * 40 + ["other"] * 20
+ALL, SIDE = 90, 16
+SPLITS = ["train"] * 54 + ["val"] * 24 + ["other"] * 12
 
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory, make_samples, make_array) -> dict[str, Path]:
     """Images in noisy groups, of which some lie across splits and classes, and embeddings of the same groups."""
     folder, rng = tmp_path_factory.mktemp("duplicates"), np.random.default_rng(0)
-    group, order = rng.integers(0, 60, ALL), rng.permutation(ALL)
+    group, order = rng.integers(0, 36, ALL), rng.permutation(ALL)
     ranks = {"kind": ["a"] * ALL, "class": [f"c{one}" for one in rng.integers(0, 2, ALL)]}
     split = [SPLITS[row] for row in order]
     samples = make_samples(folder / "samples", split, ranks, "kind")
-    patterns = rng.integers(40, 216, (60, SIDE, SIDE, 1))
+    patterns = rng.integers(40, 216, (36, SIDE, SIDE, 1))
     images = (patterns[group] + rng.integers(-25, 26, (ALL, SIDE, SIDE, 1))).astype(np.uint8)
-    vectors = rng.normal(size=(60, 8))[group] + 0.4 * rng.normal(size=(ALL, 8))
+    vectors = rng.normal(size=(36, 8))[group] + 0.4 * rng.normal(size=(ALL, 8))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     pixels = make_array(folder / "pixels", "pixels", samples, images)
     return {"samples": samples, "pixels": pixels, "embed": make_array(folder / "embed", "embed", samples, vectors)}

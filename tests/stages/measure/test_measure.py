@@ -80,15 +80,14 @@ def toy(tmp_path_factory):
     extensions.load([])
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
-def test_the_environment_of_a_command_decides_no_bytes(tmp_path, chain, threads):
+def test_the_environment_of_a_command_decides_no_bytes(tmp_path, chain):
     """As where it is copied from `snakemake -np`: Snakemake sets the threads of BLAS and OpenMP for its jobs."""
-    file, found = tmp_path / "threaded.py", set()
+    file, found, threads = tmp_path / "threaded.py", set(), "2"
     file.write_text(THREADED)
     words = [f"--{role}={chain[role]}" for role in ("samples", "pixels", "embed")]
     words += ["--options", json.dumps({"name": "threaded", "of": ["embedding"], "runs": []}), f"--extension={file}"]
     odd = {"OMP_THREAD_LIMIT": "1", "OMP_DYNAMIC": "TRUE", "OMP_MAX_ACTIVE_LEVELS": "0"}
-    for number, own in enumerate((dict.fromkeys(POOLS, threads), dict.fromkeys(POOLS, "2") | odd)):
+    for number, own in enumerate((dict.fromkeys(POOLS, "1"), dict.fromkeys(POOLS, threads) | odd)):
         output = tmp_path / str(number) / "made"
         command = [sys.executable, "-m", "granularity", "measure", *words, "--threads", threads, "-o", output]
         subprocess.run(command, check=True, env=os.environ | own)

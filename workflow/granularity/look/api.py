@@ -85,7 +85,7 @@ def of_kinds(results: str | Path, *kinds: str) -> list[tuple[str, Artifact]]:
     left = inspection.left_over(names)
     for path in left:
         _say_once(
-            f"{path}: left from earlier settings, and left out, as the report does not use it (to be rid of it, "
+            f"{path}: left from earlier settings; left out, because the report does not use it (to remove it, "
             "delete it and its stamp)"
         )
     found = [Artifact.open(path) for path in names if path not in left]

@@ -73,6 +73,6 @@ def _result(root: Path, name: Path, left: bool) -> Result:
         artifact, state, why = (
             None,
             LEFT,
-            f"{name}: the report does not use it; to be rid of it, delete it and its stamp",
+            f"{name}: the report does not use it; to remove it, delete it and its stamp",
         )
     return Result(short, artifact.kind if artifact else kind, state, why, artifact)
