@@ -67,12 +67,13 @@ def more() -> str:
     return lines(["pretrained on", "labels", *COLUMNS], rows)
 
 
-def doubled() -> str:
-    """Mean errors of the arms of tiny_imagenet_levels, with twice the images."""
-    means = read("tiny_imagenet_levels").groupby(["space", "stage", "network"])["value"].mean()
-    arms = {arm: labels for arm, labels in TREE.items() if labels in (12, 76, 200)} | {"random-superclass-17": 204}
+def means(study: str) -> str:
+    """Mean errors of the arms of a study whose networks are trained `twice` or `once`."""
+    found = read(study).groupby(["space", "stage", "network"])["value"].mean()
+    arms = {arm: labels for arm, labels in (TREE | CONTROLS).items() if arm in found.index.levels[0]}
     ways = {"head": ("pretrain", "twice"), "finetuned": ("finetune", "twice"), "one stage": ("pretrain", "once")}
-    rows = [[arm, str(labels), *(f"{means[arm, *way]:.2f}" for way in ways.values())] for arm, labels in arms.items()]
+    cells = {arm: [found.get((arm, *way)) for way in ways.values()] for arm in arms}
+    rows = [[arm, str(arms[arm]), *("" if one is None else f"{one:.2f}" for one in ones)] for arm, ones in cells.items()]
     return lines(["pretrained on", "labels", *ways], rows)
 
 
