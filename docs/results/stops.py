@@ -73,7 +73,9 @@ def means(study: str) -> str:
     arms = {arm: labels for arm, labels in (TREE | CONTROLS).items() if arm in found.index.levels[0]}
     ways = {"head": ("pretrain", "twice"), "finetuned": ("finetune", "twice"), "one stage": ("pretrain", "once")}
     cells = {arm: [found.get((arm, *way)) for way in ways.values()] for arm in arms}
-    rows = [[arm, str(arms[arm]), *("" if one is None else f"{one:.2f}" for one in ones)] for arm, ones in cells.items()]
+    rows = [
+        [arm, str(arms[arm]), *("" if one is None else f"{one:.2f}" for one in ones)] for arm, ones in cells.items()
+    ]
     return lines(["pretrained on", "labels", *ways], rows)
 
 
