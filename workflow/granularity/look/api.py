@@ -83,10 +83,11 @@ def of_kinds(results: str | Path, *kinds: str) -> list[tuple[str, Artifact]]:
     """
     names = [path for path in place.find(results) if Artifact.peek(path).kind in kinds]
     left = inspection.left_over(names)
-    for path in left:
+    if left:
+        some = ", ".join(map(str, left[:3])) + (", ..." if len(left) > 3 else "")
         _say_once(
-            f"{path}: left from earlier settings; left out, because the report does not use it (to remove it, "
-            "delete it and its stamp)"
+            f"{results}: {len(left)} results left from earlier settings are left out, because the report does not use "
+            f"them: {some} (to remove one, delete it and its stamp)"
         )
     found = [Artifact.open(path) for path in names if path not in left]
     if not found:
