@@ -182,12 +182,17 @@ def test_an_id_does_not_depend_on_names_or_neighbours():
 def test_a_file_may_change_another(tmp_path):
     (tmp_path / "below").mkdir()
     base, own = tmp_path / "below/first.yaml", tmp_path / "second.yaml"
-    base.write_text("name: first\npretrain: {lr: 0.3, epochs: 7}\n")
-    own.write_text("base: below/first.yaml\nname: second\npretrain: {lr: 0.2}\n")
+    base.write_text("name: first\npretrain: {lr: 0.3, epochs: 7}\nmodel: {args: {layers: [1, 1, 1, 0]}}\n")
+    own.write_text("base: below/first.yaml\nname: second\npretrain: {lr: 0.2}\nmodel: {name: vit_tiny_patch16_224}\n")
     config = files.load(own)
     assert (config.name, config.pretrain.lr, config.pretrain.epochs) == ("second", 0.2, 7)
+    assert config.model.args is None  # those of another architecture
     said = {"base": "below/first.yaml", "name": "second", "pretrain": {"lr": 0.2}}  # as Snakemake reads it
-    assert files.validate(said, [own]) == config
+    said["model"] = {"name": "vit_tiny_patch16_224"}
+    assert files.validate(said, [own, own.parent / "below/../second.yaml"]) == config  # it names a file twice
+    (tmp_path / "third.yaml").write_text("base: below/first.yaml\nname: third\n")
+    both = files.load(own, tmp_path / "third.yaml")  # which does not bring back what their base says
+    assert (both.name, both.pretrain.lr, both.model.args) == ("third", 0.2, None)
     for text, message in (
         ("../second.yaml", "is based on this file"),
         ("none.yaml", "none.yaml: "),

@@ -49,8 +49,17 @@ def checked(values: dict) -> Config:
 
 
 def read(*files: str | Path) -> Found:
-    """Return the content of each file, after the content of the file that it names as its `base`."""
-    return [one for file in files for one in _with_base(Path(file))]
+    """Return the content of each file, after the content of the file that it names as its `base`. Snakemake names files
+    twice, and a base that came before must not undo what was written since.
+    """
+    found: Found = []
+    known: set[str] = set()
+    for file in {os.path.realpath(file): Path(file) for file in files}.values():
+        for name, says in _with_base(file):
+            if name == str(file) or os.path.realpath(name) not in known:
+                found.append((name, says))
+            known.add(os.path.realpath(name))
+    return found
 
 
 def _with_base(file: Path, above: tuple[Path, ...] = ()) -> Found:
