@@ -103,7 +103,6 @@ HEADS: dict[str, str | tuple[str, ...]] = {  # a study of draws with merged head
     "CIFAR-10, six draws": "cifar10_merged",
     "CIFAR-10, 96 epochs, five draws": "cifar10_once_long",
     "the same, plain network": ("cifar10_plain_long", "train-10000", "twice", "once"),
-    "plain network, 24 epochs": "cifar10_plain_merged",
 }
 SHOWN = {  # in the README
     "digits, 8 px: count the loops; ten draws": "digits, ten draws",
@@ -228,7 +227,6 @@ def together() -> str:
     asked |= {
         "plain network": differences("cifar10_plain"),
         "plain network, 96 epochs": differences("cifar10_plain_long"),
-        "plain network, one stage": studied("cifar10_plain_merged"),
     }
     asked |= {
         "finer than the class": differences("cifar10_tree"),
@@ -238,7 +236,6 @@ def together() -> str:
         "tree, 80 epochs": studied("tiny_imagenet_tree_long"),
         "tree, twice the images": studied("tiny_imagenet_levels"),
         "tree, 32 px": studied("tiny_imagenet_32px"),
-        "tree, arms left out": studied("tiny_imagenet_tree_rest"),
         "tree, claims": studied("tiny_imagenet_claims"),
         "labels across the task": studied("cifar10_pairings"),
         "steps of each stage": studied("cifar10_steps_between"),
@@ -274,7 +271,6 @@ BLOCKS = {
     "merged photographs": lambda: of_draws("cifar10_merged"),
     "merged long": lambda: of_draws("cifar10_merged_long"),
     "once long": lambda: of_draws("cifar10_once_long"),
-    "merged plain": lambda: of_draws("cifar10_plain_merged"),
     "budget": lambda: predicted("cifar10_budget"),
     "meaning means": learnt,
     "meaning": lambda: predicted("cifar10_meaning"),
@@ -300,7 +296,6 @@ BLOCKS = {
     "tree images": lambda: of_draws("tiny_imagenet_levels", by="labels"),
     "tree pixels": lambda: stops.means("tiny_imagenet_32px"),
     "tree pixels predicted": lambda: of_draws("tiny_imagenet_32px", by="labels"),
-    "tree rest": lambda: of_draws("tiny_imagenet_tree_rest", by="arms"),
     "tree long": lambda: of_draws("tiny_imagenet_tree_long"),
     "transfers": transfers,
     "together": together,

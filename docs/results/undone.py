@@ -140,9 +140,9 @@ def photographs_answer() -> str:
     two, ten = (shown(interval_of(one, 2)) for one in over)
     text = (
         f"- **A shifted border costs {mean['contaminated, two labels']} points with two labels and "
-        f"{mean['contaminated, ten labels']} with ten; 500 unlabelled images of each kind and the direction removed "
-        f"leave {mean['left over, two labels']} and {mean['left over, ten labels']}** (the gain is not significant "
-        f"when corrected for all {len(said)}).",
+        f"{mean['contaminated, ten labels']} with ten.** After the direction, estimated from 500 unlabelled images "
+        f"of each kind, is removed, {mean['left over, two labels']} and {mean['left over, ten labels']} points remain "
+        f"(the gain is not significant when corrected for all {len(said)}).",
         "- **Subtracting the difference of means does as well:** its error is "
         f"{two} and {ten} from that. (The kill criterion asks for ends of at most one point.)",
         f"- **Twenty images are too few to project:** {mean['20 images, two labels']} and "

@@ -160,7 +160,7 @@ def answer() -> str:
         f"{len(said)} ranges hold.",
         "- **On a tree of 12, 76 and 200 labels one mixture may help, in one stage** (*exploratory*): *kind and type* "
         f"has {shown(within(TREE, decides))} points against the kind, corrected for the study's {len(of_tree)}, so the "
-        f"kill criterion is not met; corrected for this page {shown(found.loc[f'tree, {decides}'])}. Finetuned, no "
+        f"kill criterion is not met. Corrected for this page: {shown(found.loc[f'tree, {decides}'])}. Finetuned, no "
         f"mixture is significantly better than the best level (*{worded(best()).partition(' ')[0]}*): "
         f"*{best_tuned.partition(', ')[2]}* has {shown(found.loc[best_tuned])}. "
         f"{held} of {len(of_tree)} ranges hold.",
