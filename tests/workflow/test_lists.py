@@ -43,6 +43,7 @@ CONFIG = {
         {"name": "collapse", "of": ["checkpoints", "backbones"], "splits": ["train", "val"]},
         {"name": "cluster_probe", "of": ["backbones"]},
         {"name": "transferability", "of": ["backbones"], "ranks": ["digit"]},
+        {"name": "features", "of": ["untrained", "backbones"]},
     ],
     "studies": STUDIES,
     "seeds": {"pretrain": 1, "finetune": 2},
