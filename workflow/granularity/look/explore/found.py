@@ -70,9 +70,6 @@ def _result(root: Path, name: Path, left: bool) -> Result:
     except GranularityError as error:
         state, why = CORRUPT if (name / place.MANIFEST).exists() else MISSING, str(error)
     if artifact and left:
-        artifact, state, why = (
-            None,
-            LEFT,
-            f"{name}: the report does not use it; to remove it, delete it and its stamp",
-        )
+        artifact, state = None, LEFT
+        why = f"{name}: the report does not use it; to remove it, delete it and its stamp"
     return Result(short, artifact.kind if artifact else kind, state, why, artifact)
