@@ -193,6 +193,8 @@ def test_a_file_may_change_another(tmp_path):
     (tmp_path / "third.yaml").write_text("base: below/first.yaml\nname: third\n")
     both = files.load(own, tmp_path / "third.yaml")  # which does not bring back what their base says
     assert (both.name, both.pretrain.lr, both.model.args) == ("third", 0.2, None)
+    # a file of the command line is named before those of the workflow and again behind them
+    assert files.load(own, base, own) == files.load(base, own)
     for text, message in (
         ("../second.yaml", "is based on this file"),
         ("none.yaml", "none.yaml: "),

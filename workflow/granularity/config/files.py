@@ -49,17 +49,22 @@ def checked(values: dict) -> Config:
 
 
 def read(*files: str | Path) -> Found:
-    """Return the content of each file, after the content of the file that it names as its `base`. Snakemake names files
-    twice, and a base that came before must not undo what was written since.
+    """Return the content of each file, after the content of the file that it names as its `base`. A base that came
+    before does not undo what was written since.
     """
     found: Found = []
     known: set[str] = set()
-    for file in {os.path.realpath(file): Path(file) for file in files}.values():
+    for file in once(files):
         for name, says in _with_base(file):
             if name == str(file) or os.path.realpath(name) not in known:
                 found.append((name, says))
             known.add(os.path.realpath(name))
     return found
+
+
+def once(files: Sequence[str | Path]) -> list[Path]:
+    """Leave out a file that is named again later, as Snakemake does with those of its command line."""
+    return [*{os.path.realpath(file): Path(file) for file in reversed(files)}.values()][::-1]
 
 
 def _with_base(file: Path, above: tuple[Path, ...] = ()) -> Found:

@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.base.shipped import HERE
 from granularity.base.stage import Job
-from granularity.config.files import DEFAULT
+from granularity.config.files import DEFAULT, once
 from granularity.plan.fresh import Results
 from granularity.plan.graph import Plan
 from granularity.stages.samples.options import too_few
@@ -94,16 +94,16 @@ def cores(workflow: Any) -> int | None:
     return workflow.resource_settings.cores if workflow.is_main_process else None
 
 
-def where_to_look(configfiles: Iterable[str | Path]) -> None:
+def where_to_look(configfiles: Sequence[str | Path]) -> None:
     """Print how to follow a run, because its terminal shows nothing while a job runs."""
     say("To see each job's progress and remaining time, run in another terminal:")
     say(f"granularity status --watch{_files(configfiles)}")
 
 
-def _files(configfiles: Iterable[str | Path]) -> str:
+def _files(configfiles: Sequence[str | Path]) -> str:
     """Return the options that tell a command a run's configuration."""
-    named = dict.fromkeys(os.path.relpath(file) for file in configfiles)
-    return "".join(f" -f {shlex.quote(file)}" for file in named) if [*named] != [str(DEFAULT)] else ""
+    named = [os.path.relpath(file) for file in once(configfiles)]
+    return "".join(f" -f {shlex.quote(file)}" for file in named) if named != [str(DEFAULT)] else ""
 
 
 def _end_plainly() -> None:
