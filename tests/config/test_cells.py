@@ -85,6 +85,8 @@ KINDS = {
     "conditions": [{"train_size": 900, "merged": ["manual-digit"]}, {"train_size": 300, "spaces": ["random-10"]}],
     "axes": {"pretrain.weight_decay": [0, 0.0005], "conditions.1.train_size": [300, 600]},
     "networks": [{"name": "plain"}, {"name": "masked", "objective": {"name": "mask"}}],
+    "measures": [{"name": "probe"}, {"name": "apart", "measure": "probe", "splits": ["train", "other"]}],
+    "samples": {"extra_splits": ["other"]},
 }
 AT_900, AT_300 = {"condition": "train-900"}, {"condition": "train-300"}
 REFUSED = [
@@ -105,7 +107,11 @@ REFUSED = [
     ({"arm": "random-10", "low": 2}, "predictions.p.low: 2.0 is not below high = 1.0"),
     (
         {"arm": "random-10", "where": AT_300, "measure": "prob/loops/knn"},
-        "p: measure: 'prob' is not measured; measures are probe",
+        "p: measure: 'prob' is not measured; measures are probe, apart",
+    ),
+    (
+        {"arm": "random-10", "where": AT_300, "measure": "apart/loops/knn"},
+        "p: measure: measure 'apart' on one split or on 'val' too, not on train, other",
     ),
     ({"arm": "random-10", "where": AT_300 | {"conditions.1.train_size": 300, "pretrain.weight_decay": 0}}, None),
     ({"arm": "plain_merged/manual-digit", "where": AT_900}, None),

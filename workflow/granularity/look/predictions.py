@@ -69,7 +69,8 @@ def described(found: dict[str, Any], rows: int | None, width: int | None, csv: b
         return as_csv(table.head(rows))
     right, wrong = ([f"{found[name]:.1f}" for name in names] for names in (CASES[:2], CASES[2:]))
     lines = [f"A = {a}, B = {b}, in {' and '.join(dict.fromkeys(found['folders']))}"]
-    lines += [f"{found['images']} validation images, mean over {found['backbones']} paired backbones", ""]
+    pairs = f"{found['backbones']} pair{'s' * (found['backbones'] != 1)} of backbones"
+    lines += [f"{found['images']} validation images, mean over {pairs}", ""]
     lines += table_of([["", "B right", "B wrong"], ["A right", *right], ["A wrong", *wrong]], 1)
     lines += ["", f"error: A {found['errors']['a']:.2f} %, B {found['errors']['b']:.2f} %"]
     for better, images in ((f"B ({b})", table[gain > 0]), (f"A ({a})", table[gain < 0][::-1])):

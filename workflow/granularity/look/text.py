@@ -94,10 +94,14 @@ def as_csv(frame: pd.DataFrame) -> str:
 
 
 def _hex(column: pd.Series) -> pd.Series:
-    """Return a column with its bytes, which are hashes, as hexadecimal digits."""
-    if column.dtype != "object":
-        return column
-    return column.map(lambda value: value.hex() if isinstance(value, bytes) else value)
+    """Return a column with its bytes (hashes, or files in a struct) as hexadecimal digits."""
+    return column.map(_digits) if column.dtype == "object" else column
+
+
+def _digits(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _digits(inner) for key, inner in value.items()}
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def published_numbers(paper: str | None, table: str = "") -> str:

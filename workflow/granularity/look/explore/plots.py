@@ -10,6 +10,7 @@ from bokeh.embed import json_item
 from bokeh.models import BasicTickFormatter, BoxSelectTool, ColumnDataSource, HoverTool, LassoSelectTool
 from bokeh.plotting import figure
 
+from granularity.stages.report.drawing import spread
 from granularity.stages.report.series import describe, series_of
 
 SCRIPT = Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js"
@@ -49,6 +50,7 @@ def dots(runs: pd.DataFrame) -> dict[str, Any]:
     data = {"x": runs["granularity"].astype(float), "y": runs["val_error"].astype(float), **_about(runs)}
     plot = _plot(340, x_axis_type="log", x_axis_label="G (classes pretrained on)", y_axis_label="Validation error (%)")
     plot.xaxis.formatter = BasicTickFormatter(use_scientific=False)
+    plot.xaxis.ticker = spread(data["x"], data["x"].min(), data["x"].max())
     shown = {"size": 8, "color": "colour", "fill_alpha": "alpha", "line_color": None}
     plot.scatter("x", "y", source=ColumnDataSource(data, name="shown"), **shown)
     plot.add_tools(HoverTool(tooltips=None))

@@ -98,8 +98,12 @@ def complaints(plan: Planned, networks: Sequence[str]) -> Iterator[str]:
             yield f"{place}: {_several(conditions)}"
         if prediction.measure:
             name = prediction.measure.partition("/")[0]
-            if name not in (known := [measure.name for measure in config.measures]):
-                yield f"{place}: measure: '{name}' is not measured; measures are {', '.join(known) or 'none'}"
+            splits = {measure.name: measure.splits for measure in config.measures}
+            if name not in splits:
+                yield f"{place}: measure: '{name}' is not measured; measures are {', '.join(splits) or 'none'}"
+            elif len(splits[name]) > 1 and "val" not in splits[name]:
+                named = ", ".join(splits[name])
+                yield f"{place}: measure: measure '{name}' on one split or on 'val' too, not on {named}"
             continue
         transfer = prediction.transfer or (next(iter(transfers)) if len(transfers) == 1 else "")
         if transfer not in transfers:

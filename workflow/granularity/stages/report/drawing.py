@@ -88,11 +88,7 @@ def log_counts(axis, counts: Iterable[float] = ()) -> None:
     """Make an axis of counts logarithmic, with whole numbers that are few enough to read: `counts`, or round ones."""
     axis.set_xscale("log")
     low, high = axis.get_xlim()
-    ticks: list[float] = []
-    for one in sorted(set(counts)):
-        if not ticks or np.log(one / ticks[-1]) > APART * np.log(high / low):
-            ticks.append(one)
-    if ticks:
+    if ticks := spread(counts, low, high):
         axis.set_xticks(ticks, [f"{one:,.0f}" for one in ticks])
         axis.xaxis.set_minor_locator(NullLocator())
         return
@@ -100,6 +96,15 @@ def log_counts(axis, counts: Iterable[float] = ()) -> None:
     axis.xaxis.set_major_locator(LogLocator(base=100 if len(subs) == 1 else 10, subs=subs))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else ""))
     axis.xaxis.set_minor_locator(NullLocator())
+
+
+def spread(counts: Iterable[float], low: float, high: float) -> list[float]:
+    """Return those of `counts` that can be read beside each other on a logarithmic axis from `low` to `high`."""
+    ticks: list[float] = []
+    for one in sorted(set(counts)):
+        if not ticks or np.log(one / ticks[-1]) > APART * np.log(high / low):
+            ticks.append(one)
+    return ticks
 
 
 def rows(axis, names: list[str], steps: int) -> None:
