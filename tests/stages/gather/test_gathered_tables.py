@@ -63,3 +63,10 @@ def test_a_comparison_is_named_with_its_values_first_and_labels_last():
     assert named(row, axes, {"small"}) == "fine − target, train_size 300, lr 0.1, 300 training images"
     meaning = compared("meaning", "meaning (wider)", "3", -1) | {"holds": "neither"}
     assert named(meaning, [], {"300 training images"}) == "meaning (wider) (neither)"
+
+
+def test_where_nothing_is_finetuned_there_is_nothing_to_compare():
+    cells = {"a_draw-0": {"cell": "a", "draw": 0}}
+    table = tables.over_draws({}, cells, "draw")
+    assert table.empty and {"cell", "question", "standing"} <= {*table}
+    assert tables.answers(table, table["space"], {}, cells) == []

@@ -561,14 +561,24 @@ def test_the_artifact_names_all_it_read(made):
         ({"encoder": {"model": "ViT-L-14", "pretrained": "openai"}}, set(), {"class_sizes", "montage"}),
         ({"jobs": {"pretrain": "run", "finetune": "space", "measure": "run"}}, set(), {"montage"}),
         ({"measures": []}, {"measures"}, {"montage"}),
+        ({"transfers": [{"name": "none", "of": []}]}, {"curve", "caveats", "questions", "results"}, set()),
         ({"conditions": [{"train_size": "all", "spaces": ["random-4"]}]}, {"clusters", "questions"}, set()),
     ],
-    ids=["baseline only", "no montage", "encoder from elsewhere", "small jobs", "no measure", "nothing clustered"],
+    ids=[
+        "baseline only",
+        "no montage",
+        "encoder from elsewhere",
+        "small jobs",
+        "no measure",
+        "no finetuning",
+        "nothing clustered",
+    ],
 )
 def test_what_there_is_nothing_to_show_of_is_left_out(monkeypatch, tmp_path, over, absent, parts):
     _, output = make(monkeypatch, tmp_path, FEW | over)
     text = text_of(output)
     assert sections_of(text) == [name for name in DEFAULT_SECTIONS if name not in absent]
+    assert ("No network is finetuned" in text) == ("results" in absent)
     assert ("all training images" in text) == (over.get("conditions", [{}])[0].get("train_size") == "all")
     drawn = {file.stem for file in (output / "figures").iterdir()}
     assert parts <= drawn and drawn == set(re.findall(r'<figure id="figure-(\w+)">', text))

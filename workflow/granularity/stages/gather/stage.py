@@ -15,6 +15,7 @@ from granularity.store.task import Task
 
 ROW, TOP = 0.24, 0.9  # inches of a figure: per comparison, and for the rest
 MOST = 60  # most comparisons in a figure
+COMPARED = "tables/comparisons.parquet", "tables/results.parquet"
 LONGEST = 76  # characters of a comparison's name
 
 
@@ -35,7 +36,8 @@ def run(task: Task) -> None:
             if role == "verdicts":
                 judged_claims.append(claims.study(one))
             elif role == "report":
-                reports[cell], arms[cell] = (one.table(f"tables/{name}.parquet") for name in ("comparisons", "results"))
+                if COMPARED[0] in one.manifest["files"]:  # not where nothing is finetuned
+                    reports[cell], arms[cell] = map(one.table, COMPARED)
             else:
                 found[cell].append((condition, one))
     trained = [one for of in found.values() for _, one in of if one.kind == "pretrain"]

@@ -56,6 +56,8 @@ def over_draws(
         for the `comparisons` of the question over the whole study; `standing`.
     """
     axes = [name for name in next(iter(cells.values())) if name != "draw"]
+    if not comparisons:
+        return with_intervals([], [*axes, *OF_ONE, "draws"]).assign(standing=[])
     together = pd.concat(
         [table.assign(**_words(cells[cell])) for cell, table in comparisons.items()], ignore_index=True
     )
@@ -84,6 +86,8 @@ def answers(
     the comparison behind it: the first declared one, or without any that with the lowest difference, of those that are
     better if any is.
     """
+    if not results:
+        return []
     axes = [name for name in next(iter(cells.values())) if name != "draw"]
     arms = pd.concat([table.assign(**_words(cells[cell])) for cell, table in results.items()], ignore_index=True)
     means = arms[arms["role"] == "baseline"].groupby([*axes, "label"])["mean"].mean().rename("baseline_mean")
