@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from tables import BASELINE, HERE, lines, read, shown
+from tables import BASELINE, HERE, compared, inside, lines, predictions, ranged, read, shown
 
 from granularity.claims.statistics import interval, mean_of
 
@@ -26,6 +26,15 @@ COLUMNS = {
     "CIFAR-10": ("resnet18", "cifar10"),
     "CIFAR-10, head alone": ("resnet18", "cifar10-head"),
     "plain network": ("plain", "target"),
+}
+IMAGES = "tiny_imagenet_images"
+FEW, MANY = (f"{images} images, 384000 shown" for images in (8000, 16000))
+FEW_SHORT, MANY_SHORT = (f"{images} images, 160000 shown" for images in (8000, 16000))
+CHANGES = {  # one difference minus another, predicted in the question of the study's predictions; the first is primary
+    "more images, 384000 shown": (MANY, FEW, {"low": -5.0, "high": -1.5}),
+    "more images, 160000 shown": (MANY_SHORT, FEW_SHORT, {"low": -3.5, "high": -0.3}),
+    "more steps, 8000 images": (FEW, FEW_SHORT, {"low": -2.0, "high": 0.3}),
+    "more steps, 16000 images": (MANY, MANY_SHORT, {"low": -4.0, "high": -0.5}),
 }
 OUTCOMES = {
     "head": ("pretrain", "resnet18", None),
@@ -77,6 +86,27 @@ def means(study: str) -> str:
         [arm, str(arms[arm]), *("" if one is None else f"{one:.2f}" for one in ones)] for arm, ones in cells.items()
     ]
     return lines(["pretrained on", "labels", *ways], rows)
+
+
+def by_images() -> pd.DataFrame:
+    """Errors of one stage on 200 labels minus one on the 12, and changes of that; the primary one is tested alone."""
+    errors = read(IMAGES).query("measure == 'val_error'").pivot(index="draw", columns=["cell", "space"], values="value")
+    pairs = {}
+    for key, said in predictions(IMAGES).items():
+        here = errors[said["where"]["cell"]]
+        pairs[key] = here["manual-synset"], here[BASELINE]
+    gains = {key: (fine - coarse).rename("gain") for key, (fine, coarse) in pairs.items()}
+    changes = {key: (gains[more], gains[less]) for key, (more, less, _) in CHANGES.items()}
+    primary = next(iter(CHANGES))
+    return pd.concat([compared({primary: changes.pop(primary)}), compared(changes | pairs)])
+
+
+def images() -> str:
+    said = predictions(IMAGES) | {key: range_ for key, (*_, range_) in CHANGES.items()}
+    rows = [
+        [key, ranged(said[key]), shown(row), inside(row["difference"], said[key])] for key, row in by_images().iterrows()
+    ]
+    return lines(["one stage, 200 labels minus 12", "predicted", "came out", "it lies"], rows)
 
 
 def two_lines(table: pd.DataFrame) -> list[list[float]]:

@@ -43,14 +43,15 @@ SMALL = {
 }
 
 
+ANSWER = ("curve", "questions", "results")  # sections
 FEW = {"conditions": [{"train_size": 120, "spaces": ["manual-digit", "kmeans-superclass-2"]}]}
 
 
-def make(monkeypatch, folder: Path, over: dict | None = None, **options) -> tuple[Plan, Path]:
-    """Synthetic results and their report, in a working directory of their own."""
+def make(monkeypatch, folder: Path, over: dict | None = None, sections=ANSWER, **options) -> tuple[Plan, Path]:
+    """Synthetic results and sections of their report (none: all), in a working directory of their own."""
     monkeypatch.chdir(folder)
     plan = synthetic_results.write(Config.model_validate(SMALL | (over or {})), **options)
-    return plan, synthetic_results.write_report(plan)
+    return plan, synthetic_results.write_report(plan, sections=sections)
 
 
 def load(plan: Plan) -> loaded.Loaded:
@@ -65,7 +66,7 @@ def load(plan: Plan) -> loaded.Loaded:
 def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as monkeypatch:
         folder = tmp_path_factory.mktemp("report")
-        plan, output = make(monkeypatch, folder)
+        plan, output = make(monkeypatch, folder, sections=())
         yield plan, folder / output
 
 
@@ -391,7 +392,7 @@ def test_meaning_is_told_by_pairs_that_hold_the_target_alike(monkeypatch, tmp_pa
 def test_one_label_space_of_two_names_counts_once(monkeypatch, tmp_path):
     over = {"conditions": [{"train_size": 120}], "seeds": {"pretrain": 3, "finetune": 1}}
     spaces = {"random": [4], "regrouped": [3], "kmeans": [4], "nested": ["bottomup-2-4"]}
-    plan, output = make(monkeypatch, tmp_path, over | {"label_spaces": spaces})
+    plan, output = make(monkeypatch, tmp_path, over | {"label_spaces": spaces}, ("caveats", "results"))
     compared = comparisons(output)
     assert load(plan).conditions[0].alike["bottomup-4"] == "kmeans-4"
     again = compared[compared["repeats"].notna()]
@@ -412,7 +413,8 @@ def test_one_label_space_of_two_names_counts_once(monkeypatch, tmp_path):
 
 
 def test_the_leak_is_told(made, monkeypatch, tmp_path):
-    _, coarse = make(monkeypatch, tmp_path, FEW | {"encoder": {"captions": {"granularity": "coarse"}}})
+    over = FEW | {"encoder": {"captions": {"granularity": "coarse"}}}
+    _, coarse = make(monkeypatch, tmp_path, over, ("caveats", "clusters"))
     fine = "captions name the rank “digit” of each training image. These labels leak into the embedding: every"
     for output, said in ((made[1], fine), (coarse, "“loops” of each training image. These labels leak")):
         for section in ("caveats", "clusters"):
@@ -421,7 +423,7 @@ def test_the_leak_is_told(made, monkeypatch, tmp_path):
 
 def test_twins_across_splits_are_the_first_caveat(made, monkeypatch, tmp_path):
     assert "near twin" not in section_of(made[1], "caveats")
-    _, output = make(monkeypatch, tmp_path, FEW | {"duplicates": {"by": "both"}})
+    _, output = make(monkeypatch, tmp_path, FEW | {"duplicates": {"by": "both"}}, ("caveats",))
     first = " ".join(section_of(output, "caveats").partition("<li>")[2].partition("</li>")[0].split())
     assert first.startswith(
         "<strong>3 validation images have a near twin in training</strong>: of 100, with 120 training"
@@ -492,7 +494,7 @@ def test_the_page_asks_nobody_and_is_whole(made, monkeypatch):
 def test_hostile_names_are_escaped(monkeypatch, tmp_path):
     over = FEW | {"report": {"title": "<img src=x onerror=alert(1)> & co"}}
     monkeypatch.setenv("GRANULARITY_COMMAND", "snakemake --configfile 'a & b.yaml'")
-    _, output = make(monkeypatch, tmp_path, over)
+    _, output = make(monkeypatch, tmp_path, over, ("clusters", "reproduce"))
     text = text_of(output)
     assert "snakemake --configfile &#39;a &amp; b.yaml&#39;" in text
     assert text.count("<script") == 1 and "<img" not in text
@@ -510,7 +512,7 @@ def test_verdicts_are_shown_beside_the_numbers(monkeypatch, tmp_path, capsys):
     rows.append(Claim("S3", "It is", "Theorem 3", "sum", [1.0], 1, 1, kind="identity"))
     for job in [*plan.jobs("verdicts", name="small"), *plan.jobs("verdicts", study="label_granularity")]:
         judged(plan, job, rows)
-    output = synthetic_results.write_report(Plan(plan.config))
+    output = synthetic_results.write_report(Plan(plan.config), sections=("claims",))
     html = text_of(output)
     assert html.count("2 (1.9 to 2.1)") == 2 and html.count("needs 3 runs") == 2
     assert html.count("1 of 2 conditions met") == html.count("n &lt; d: met; c &lt; 1: NOT met") == 2
@@ -524,7 +526,7 @@ def test_verdicts_are_shown_beside_the_numbers(monkeypatch, tmp_path, capsys):
     (world,) = plan.jobs("verdicts", study="label_granularity")
     (plan.folder(world) / "checks.csv").chmod(0o644)
     (plan.folder(world) / "checks.csv").write_text("harmed")
-    output = synthetic_results.write_report(Plan(plan.config), tmp_path / "again")  # no report waits for theory
+    output = synthetic_results.write_report(Plan(plan.config), tmp_path / "again", ("claims",))  # it waits for none
     assert "The theory" not in text_of(output) and "without the theory" in capsys.readouterr().err
 
 
@@ -575,7 +577,7 @@ def test_the_artifact_names_all_it_read(made):
     ],
 )
 def test_what_there_is_nothing_to_show_of_is_left_out(monkeypatch, tmp_path, over, absent, parts):
-    _, output = make(monkeypatch, tmp_path, FEW | over)
+    _, output = make(monkeypatch, tmp_path, FEW | over, ())
     text = text_of(output)
     assert sections_of(text) == [name for name in DEFAULT_SECTIONS if name not in absent]
     assert ("No network is finetuned" in text) == ("results" in absent)
@@ -605,7 +607,7 @@ def test_several_networks_and_transfers_stand_apart(monkeypatch, tmp_path):
             {"name": "there", "data": {"samples": {"source": "digits", "validation": 50}, "train_size": 90}},
         ],
     }
-    _, output = make(monkeypatch, tmp_path, over)
+    _, output = make(monkeypatch, tmp_path, over, ())
     results = pd.read_csv(output / "tables/results.csv")
     labels = [f"120 training images, {network}, {name}" for name in ("here", "there") for network in ("small", "wide")]
     assert list(dict.fromkeys(results["label"])) == labels
@@ -628,7 +630,7 @@ def test_several_networks_and_transfers_stand_apart(monkeypatch, tmp_path):
 def test_errors_after_a_transfer_to_other_data_are_not_said_to_be_on_the_target(made, monkeypatch, tmp_path):
     data = {"samples": {"target": "digit", "validation": 50}, "train_size": 90}
     over = {"name": "there", "transfers": [{"name": "there", "data": data}]}
-    _, output = make(monkeypatch, tmp_path, FEW | over)
+    _, output = make(monkeypatch, tmp_path, FEW | over, ("curve", "caveats", "results"))
     text, elsewhere = " ".join(text_of(output).split()), "(after a transfer to other data, on the target of those data)"
     assert "errors are measured, except after transfers to other data, which have their own target;" in text
     assert f"Error on the target {elsewhere}" in text and f"Validation error on the target {elsewhere};" in text
@@ -646,7 +648,7 @@ def test_other_measures_are_plain_tables(monkeypatch, tmp_path):
             {"name": "scores", "measure": "accuracy", "of": ["backbones"], "splits": ["train", "val"]},
         ],
     }
-    _, output = make(monkeypatch, tmp_path, over)
+    _, output = make(monkeypatch, tmp_path, over, ("measures",))
     table = pd.read_csv(output / "tables/measures.csv")
     assert set(table["key"]) == {"error", "macro_f1", "images"} and set(table["split"]) == {"train", "val"}
     section = section_of(output, "measures")
@@ -682,7 +684,7 @@ def own(tmp_path):
 
 def test_a_section_of_the_users_own_is_one_file_or_two(monkeypatch, tmp_path, own):
     extensions.load([own])
-    plan, output = make(monkeypatch, tmp_path, FEW | {"extensions": [own]})
+    plan, output = make(monkeypatch, tmp_path, FEW | {"extensions": [own]}, ("reproduce", "time_spent"))
     text = text_of(output)
     assert sections_of(text)[-1] == "time_spent" and "Seconds of &lt;every&gt; stage." in section_of(
         output, "time_spent"
@@ -695,14 +697,15 @@ def test_a_section_of_the_users_own_is_one_file_or_two(monkeypatch, tmp_path, ow
     plan = Plan(plan.config)
     (job,) = plan.jobs("report")
     assert job.files == (str(tmp_path / "time_spent.html.j2"),)
-    assert " stages</p>" in section_of(synthetic_results.write_report(plan, tmp_path / "again"), "time_spent")
+    again = synthetic_results.write_report(plan, tmp_path / "again", ("time_spent",))
+    assert " stages</p>" in section_of(again, "time_spent")
 
 
 def test_two_figures_of_one_name_are_one_line(monkeypatch, tmp_path, own):
     Path(own).write_text(OWN.replace("NAME", "differences"))
     extensions.load([own])
     with pytest.raises(GranularityError, match="two sections write figures/differences; rename it in yours"):
-        make(monkeypatch, tmp_path, FEW | {"extensions": [own]})
+        make(monkeypatch, tmp_path, FEW | {"extensions": [own]}, ("results", "time_spent"))
 
 
 # ---------------------------------------------------------------- in a browser
