@@ -104,7 +104,8 @@ def by_images() -> pd.DataFrame:
 def images() -> str:
     said = predictions(IMAGES) | {key: range_ for key, (*_, range_) in CHANGES.items()}
     rows = [
-        [key, ranged(said[key]), shown(row), inside(row["difference"], said[key])] for key, row in by_images().iterrows()
+        [key, ranged(said[key]), shown(row), inside(row["difference"], said[key])]
+        for key, row in by_images().iterrows()
     ]
     return lines(["one stage, 200 labels minus 12", "predicted", "came out", "it lies"], rows)
 

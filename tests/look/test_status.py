@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from granularity import cli
 from granularity.config.options import Config
 from granularity.look import inspection, status
-from granularity.plan.graph import Plan
+from granularity.plan.graph import Plan, plans
 from granularity.stages import STAGES, theory
 from granularity.store import lock, place
 from granularity.store import writer as store_writer
@@ -420,3 +420,13 @@ def test_results_that_the_report_does_not_use_are_left_over(finished):
     again = min(left)  # made since the report: of a run that has not come to its report
     os.utime(place.stamp_of(again), (time.time() + 9,) * 2)
     assert set(inspection.left_over(place.find("results"))) == left - {again}
+
+
+def test_draws_that_a_study_has_no_more_are_left_over(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    three, two = (Config.model_validate(SMALL | {"name": "study", "seeds": {"draws": n}}) for n in (3, 2))
+    minimal_results.write(*plans(three))
+    assert inspection.left_over(place.find("results")) == []
+    minimal_results.write(*plans(two))
+    left = inspection.left_over(place.find("results"))
+    assert left and {path.parts[2] for path in left} == {"draw-2"}

@@ -3,6 +3,7 @@
 For what looks at results without reading them: `granularity status`, and Snakemake.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,10 +15,10 @@ from granularity.store.artifact import Artifact
 from granularity.store.task import Task
 
 
-def write(plan: Plan) -> dict[str, Artifact]:
+def write(*plans: Plan) -> dict[str, Artifact]:
     """Write them below the working directory, without the theory; returns them by their stamps."""
     made: dict[str, Artifact] = {}
-    for stage in STAGES:
+    for plan, stage in itertools.product(plans, STAGES):
         for job in plan.jobs(stage):
             if stage != "theory" and job.values.get("name") != "theory":
                 made[plan.stamp(job)] = create(plan, job, made)

@@ -86,8 +86,8 @@ def of_kinds(results: str | Path, *kinds: str) -> list[tuple[str, Artifact]]:
     if left:
         some = ", ".join(map(str, left[:3])) + (", ..." if len(left) > 3 else "")
         _say_once(
-            f"{results}: {len(left)} results left from earlier settings are left out, because the report does not use "
-            f"them: {some} (to remove one, delete it and its stamp)"
+            f"{results}: {len(left)} results left from earlier settings are left out, because no report or page of a "
+            f"study uses them: {some} (to remove one, delete it and its stamp)"
         )
     found = [Artifact.open(path) for path in names if path not in left]
     if not found:

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,13 +13,14 @@ from typing import Any
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.look.text import fitted, frame_text, megabytes, seconds, size_text
-from granularity.stages import report
+from granularity.stages import gather, report
 from granularity.store import place
 from granularity.store.artifact import PARTS, Artifact
 from granularity.store.code import code_digest, packages
 from granularity.store.place import Found
 
 PREVIEW_ROWS, FEW = 5, 30  # rows shown of a table; a table of at most `FEW` rows is shown whole
+OF_DRAW = re.compile(r"(.+_)?draw-\d+")  # the folder of a study's cell
 NONE = "there are no artifacts at or below this folder"
 
 
@@ -128,27 +130,38 @@ def is_current(artifact: Artifact) -> bool:
 
 
 def left_over(names: Iterable[Path]) -> list[Path]:
-    """Return those names of results that their configuration's report does not use and that are no newer than it: they
-    are left from earlier settings, and their numbers must not be mixed with those of the present ones.
+    """Return those names of results that their configuration's report, or their study's page, does not use and that are
+    no newer than it: they are left from earlier settings, and their numbers must not be mixed with the present ones.
     """
-    reports: dict[Path, tuple[set[Path], float]] = {}
-    return [name for name in names if _is_left_over(Path(os.path.abspath(name)), reports)]
+    pages: dict[Path, tuple[set[Path], float]] = {}
+    return [name for name in names if _is_left_over(Path(os.path.abspath(name)), pages)]
 
 
-def _is_left_over(name: Path, reports: dict[Path, tuple[set[Path], float]]) -> bool:
+def _is_left_over(name: Path, pages: dict[Path, tuple[set[Path], float]]) -> bool:
     root = next((above for above in name.parents if is_artifact(above / "report")), None)
     if root is None:
         return False
     try:
-        if root not in reports:
-            made_from = Artifact.peek(root / "report").manifest["made_from"]
-            used = {root / source for sources in made_from.values() for source, _ in sources}
-            reports[root] = used, place.stamp_of(root / "report").stat().st_mtime
-        used, made = reports[root]
-        unused = bool(used) and name not in used and Artifact.peek(name).kind in report.READS
-        return unused and place.stamp_of(name).stat().st_mtime <= made
+        kind = Artifact.peek(name).kind
+        if kind in report.READS and _unused(name, root / "report", pages):
+            return True
+        return (
+            kind in gather.READS and bool(OF_DRAW.fullmatch(root.name)) and _unused(name, root.parent / "gather", pages)
+        )
     except (GranularityError, OSError, TypeError, ValueError):  # damaged, or without a stamp: there is no telling
         return False
+
+
+def _unused(name: Path, page: Path, pages: dict[Path, tuple[set[Path], float]]) -> bool:
+    """Return whether a page has not read a result that is no newer than it."""
+    if not is_artifact(page):
+        return False
+    if page not in pages:
+        made_from = Artifact.peek(page).manifest["made_from"]
+        used = {page.parent / source for sources in made_from.values() for source, _ in sources}
+        pages[page] = used, place.stamp_of(page).stat().st_mtime
+    used, made = pages[page]
+    return bool(used) and name not in used and place.stamp_of(name).stat().st_mtime <= made
 
 
 def is_artifact(path: Path) -> bool:

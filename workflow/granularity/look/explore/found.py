@@ -71,5 +71,5 @@ def _result(root: Path, name: Path, left: bool) -> Result:
         state, why = CORRUPT if (name / place.MANIFEST).exists() else MISSING, str(error)
     if artifact and left:
         artifact, state = None, LEFT
-        why = f"{name}: the report does not use it; to remove it, delete it and its stamp"
+        why = f"{name}: no report or page of a study uses it; to remove it, delete it and its stamp"
     return Result(short, artifact.kind if artifact else kind, state, why, artifact)
