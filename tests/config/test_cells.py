@@ -208,6 +208,29 @@ def test_a_prediction_is_judged_on_its_transfer():
     assert found["difference"].tolist() == [-2, -5]
 
 
+def test_a_prediction_is_of_cells_that_finetune_or_of_cells_that_do_not(tmp_path):
+    rows = [("tuned", "finetune", "target", 9.0), ("tuned", "finetune", "a", 7.0), ("tuned", "pretrain", "a", 30.0)]
+    rows += [("alone", "pretrain", "target", 10.0), ("alone", "pretrain", "a", 6.0)]
+    runs = pd.DataFrame(rows, columns=["cell", "stage", "space", "value"]).assign(
+        measure="val_error", network="net", condition="train-300"
+    )
+    runs = pd.concat([runs.assign(draw=draw) for draw in (0, 1)], ignore_index=True)
+    asked = {name: {"arm": "a", "low": -10, "high": 0, "where": {"cell": name}} for name in ("tuned", "alone")}
+    said = predictions.Predictions.model_validate({"question": "?", "predictions": asked})
+    assert predictions.judged(said, runs, ["net"])["difference"].tolist() == [-2, -4]
+
+    file, ways = tmp_path / "said.yaml", {"tuned": [{"name": "whole"}], "alone": [{"name": "whole", "of": []}]}
+    study = {"label_spaces": {"random": [4]}, "conditions": [{"train_size": 300}], "predictions": str(file)}
+    study["axes"] = {"cell": {name: {"transfers": of} for name, of in ways.items()}}
+    for where in ({"cell": "alone"}, {}):
+        asked = {"p": {"arm": "random-4", "low": 0, "high": 1, "where": where}}
+        file.write_text(json.dumps({"question": "?", "predictions": asked}))
+        if where:
+            assert plans(files.validate(SMALL | study))
+    with pytest.raises(GranularityError, match="p: where: resnet18 is finetuned in some of these cells only"):
+        plans(files.validate(SMALL | study))
+
+
 @pytest.mark.parametrize(("axes", "seeds", "words"), MISTAKES, ids=[str(axes) for axes, _, _ in MISTAKES])
 def test_what_makes_no_cells_is_one_line(axes, seeds, words):
     with pytest.raises(GranularityError) as caught:

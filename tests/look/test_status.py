@@ -408,25 +408,40 @@ def test_a_configuration_lies_in_that_of_a_workflow_that_has_this_one_as_a_modul
     assert json.loads(found.stdout)["total"]["waiting"] == 0
 
 
+def left_over(root="results") -> list[Path]:
+    return inspection.left_over(place.find(root), Path(root))
+
+
 def test_results_that_the_report_does_not_use_are_left_over(finished):
-    assert inspection.left_over(place.find("results")) == []
+    assert left_over() == []
     later = Config.model_validate(SMALL | {"jobs": {"pretrain": "space", "finetune": "space"}})
     minimal_results.write(Plan(later))
     before, now = (
         {plan.folder(job) for stage in STAGES for job in plan.jobs(stage)} for plan in map(Plan, (finished, later))
     )
-    left = set(inspection.left_over(place.find("results")))
+    left = set(left_over())
     assert left and left == {folder for folder in before - now if folder.exists()}
     again = min(left)  # made since the report: of a run that has not come to its report
     os.utime(place.stamp_of(again), (time.time() + 9,) * 2)
-    assert set(inspection.left_over(place.find("results"))) == left - {again}
+    assert set(left_over()) == left - {again}
 
 
 def test_draws_that_a_study_has_no_more_are_left_over(monkeypatch, tmp_path):
+    """Whether or not they came to their report; and what a single configuration of that name made, or the reverse."""
     monkeypatch.chdir(tmp_path)
-    three, two = (Config.model_validate(SMALL | {"name": "study", "seeds": {"draws": n}}) for n in (3, 2))
-    minimal_results.write(*plans(three))
-    assert inspection.left_over(place.find("results")) == []
-    minimal_results.write(*plans(two))
-    left = inspection.left_over(place.find("results"))
-    assert left and {path.parts[2] for path in left} == {"draw-2"}
+    single, *studies = (
+        plans(Config.model_validate(SMALL | {"name": "study", "seeds": {"draws": draws}})) for draws in (1, 2, 3)
+    )
+    two, three = studies
+    minimal_results.write(*three)
+    assert left_over() == []
+    stopped = Path("results/study/draw-2/report")
+    place.stamp_of(stopped).unlink()
+    stopped.unlink()
+    minimal_results.write(*two)
+    assert {*left_over()} == {*place.find("results/study/draw-2")}
+    assert left_over("results/study/draw-2") == []  # asked for by name
+    minimal_results.write(*single)
+    assert {path.parts[2] for path in left_over()} == {"draw-0", "draw-1", "draw-2"}
+    os.utime(place.stamp_of(Path("results/study/gather")), (time.time() + 9,) * 2)
+    assert {path.parts[2] for path in left_over()} == {"draw-2", "train-120", "train-240"}

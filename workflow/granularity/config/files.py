@@ -63,7 +63,7 @@ def read(*files: str | Path) -> Found:
 
 
 def once(files: Sequence[str | Path]) -> list[Path]:
-    """Leave out a file that is named again later, as Snakemake does with those of its command line."""
+    """Keep each file where it is named last; Snakemake names those of its command line first, and last again."""
     return [*{os.path.realpath(file): Path(file) for file in reversed(files)}.values()][::-1]
 
 

@@ -82,12 +82,12 @@ def of_kinds(results: str | Path, *kinds: str) -> list[tuple[str, Artifact]]:
     Those left from earlier settings are left out, and named.
     """
     names = [path for path in place.find(results) if Artifact.peek(path).kind in kinds]
-    left = inspection.left_over(names)
+    left = inspection.left_over(names, Path(results))
     if left:
         some = ", ".join(map(str, left[:3])) + (", ..." if len(left) > 3 else "")
         _say_once(
-            f"{results}: {len(left)} results left from earlier settings are left out, because no report or page of a "
-            f"study uses them: {some} (to remove one, delete it and its stamp)"
+            f"{results}: {len(left)} results left from earlier settings are left out, because the newest report or "
+            f"page of the study does not use them: {some} (to remove one, delete it and its stamp)"
         )
     found = [Artifact.open(path) for path in names if path not in left]
     if not found:

@@ -4,23 +4,21 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.look.text import fitted, frame_text, megabytes, seconds, size_text
-from granularity.stages import gather, report
+from granularity.stages import report
 from granularity.store import place
 from granularity.store.artifact import PARTS, Artifact
 from granularity.store.code import code_digest, packages
 from granularity.store.place import Found
 
 PREVIEW_ROWS, FEW = 5, 30  # rows shown of a table; a table of at most `FEW` rows is shown whole
-OF_DRAW = re.compile(r"(.+_)?draw-\d+")  # the folder of a study's cell
 NONE = "there are no artifacts at or below this folder"
 
 
@@ -129,39 +127,56 @@ def is_current(artifact: Artifact) -> bool:
     return False
 
 
-def left_over(names: Iterable[Path]) -> list[Path]:
-    """Return those names of results that their configuration's report, or their study's page, does not use and that are
-    no newer than it: they are left from earlier settings, and their numbers must not be mixed with the present ones.
+class _Page(NamedTuple):
+    """A report, or the page of a study: what it was made from, the folders beside it that hold this, and its time."""
+
+    kind: str
+    used: set[Path]
+    beside: set[str]
+    made: float
+
+
+def left_over(names: Iterable[Path], root: Path) -> list[Path]:
+    """Return those of the results below a folder that are left from earlier settings, so that their numbers must not be
+    mixed with the present ones.
+
+    A report does not use them, or the page of a study nothing of their cell, and they are no newer than it. Of a report
+    and the page of a study of one name the newer one counts. A cell that `root` lies in is asked for itself.
     """
-    pages: dict[Path, tuple[set[Path], float]] = {}
-    return [name for name in names if _is_left_over(Path(os.path.abspath(name)), pages)]
+    pages: dict[Path, _Page | None] = {}
+    return [name for name in names if _is_left_over(Path(os.path.abspath(name)), Path(os.path.abspath(root)), pages)]
 
 
-def _is_left_over(name: Path, pages: dict[Path, tuple[set[Path], float]]) -> bool:
-    root = next((above for above in name.parents if is_artifact(above / "report")), None)
-    if root is None:
-        return False
+def _is_left_over(name: Path, root: Path, pages: dict[Path, _Page | None]) -> bool:
     try:
-        kind = Artifact.peek(name).kind
-        if kind in report.READS and _unused(name, root / "report", pages):
-            return True
-        return (
-            kind in gather.READS and bool(OF_DRAW.fullmatch(root.name)) and _unused(name, root.parent / "gather", pages)
-        )
+        if Artifact.peek(name).kind not in report.READS:
+            return False
+        made = place.stamp_of(name).stat().st_mtime
+        for above in name.parents:
+            page = pages[above] if above in pages else pages.setdefault(above, _page(above))
+            if page is None or made > page.made:
+                continue
+            if name.relative_to(above).parts[0] in page.beside:
+                unused = page.kind == "report" and name not in page.used
+            else:
+                unused = above.is_relative_to(root)
+            if unused:
+                return True
     except (GranularityError, OSError, TypeError, ValueError):  # damaged, or without a stamp: there is no telling
-        return False
+        pass
+    return False
 
 
-def _unused(name: Path, page: Path, pages: dict[Path, tuple[set[Path], float]]) -> bool:
-    """Return whether a page has not read a result that is no newer than it."""
-    if not is_artifact(page):
-        return False
-    if page not in pages:
-        made_from = Artifact.peek(page).manifest["made_from"]
-        used = {page.parent / source for sources in made_from.values() for source, _ in sources}
-        pages[page] = used, place.stamp_of(page).stat().st_mtime
-    used, made = pages[page]
-    return bool(used) and name not in used and place.stamp_of(name).stat().st_mtime <= made
+def _page(folder: Path) -> _Page | None:
+    """Return the newer one of the report and the page of a study in a folder, if there is any."""
+    there = [folder / kind for kind in ("report", "gather") if is_artifact(folder / kind)]
+    if not there:
+        return None
+    made, newest = max((place.stamp_of(page).stat().st_mtime, page) for page in there)
+    made_from = Artifact.peek(newest).manifest["made_from"]
+    used = {folder / source for sources in made_from.values() for source, _ in sources}
+    beside = {one.relative_to(folder).parts[0] for one in used}
+    return _Page(newest.name, used, beside, made) if used else None
 
 
 def is_artifact(path: Path) -> bool:

@@ -13,6 +13,7 @@ from granularity.learning.runs import Run
 from granularity.look import inspection
 from granularity.look.items import trained
 from granularity.look.text import as_csv, frame_text, table_of
+from granularity.stages.report.words import count
 from granularity.store.artifact import Artifact
 
 CASES = ("both_right", "only_a_right", "only_b_right", "both_wrong")
@@ -69,8 +70,8 @@ def described(found: dict[str, Any], rows: int | None, width: int | None, csv: b
         return as_csv(table.head(rows))
     right, wrong = ([f"{found[name]:.1f}" for name in names] for names in (CASES[:2], CASES[2:]))
     lines = [f"A = {a}, B = {b}, in {' and '.join(dict.fromkeys(found['folders']))}"]
-    pairs = f"{found['backbones']} pair{'s' * (found['backbones'] != 1)} of backbones"
-    lines += [f"{found['images']} validation images, mean over {pairs}", ""]
+    pairs = count(found["backbones"], "pair")
+    lines += [f"{found['images']} validation images, mean over {pairs} of backbones", ""]
     lines += table_of([["", "B right", "B wrong"], ["A right", *right], ["A wrong", *wrong]], 1)
     lines += ["", f"error: A {found['errors']['a']:.2f} %, B {found['errors']['b']:.2f} %"]
     for better, images in ((f"B ({b})", table[gain > 0]), (f"A ({a})", table[gain < 0][::-1])):
@@ -90,7 +91,7 @@ def _arms(asked: str, root: Path) -> dict[Path, dict[Run, Artifact]]:
     by_folder: dict[Path, dict[Run, Artifact]] = {}
     spaces: set[str] = set()
     results = list(trained(root, "finetune"))
-    left = inspection.left_over(artifact.path for artifact, _ in results)
+    left = inspection.left_over((artifact.path for artifact, _ in results), root)
     for artifact, runs in results:
         spaces |= (own := {run.space for run in runs})
         named = {asked} - own if artifact.path in left else {asked}  # a run of earlier settings only by its name

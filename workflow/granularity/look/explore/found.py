@@ -50,7 +50,7 @@ def read(root: Path) -> list[Result]:
         raise GranularityError(
             f"{root}: contains no results; name the folder of a configuration, such as results/digits"
         )
-    left = {*inspection.left_over(names)}
+    left = {*inspection.left_over(names, root)}
     results = [_result(root, name, name in left) for name in names]
     if any(result.kind == "samples" and result.name.count("/") != 1 for result in results):
         raise GranularityError(NOT_ONE.format(root))
@@ -71,5 +71,5 @@ def _result(root: Path, name: Path, left: bool) -> Result:
         state, why = CORRUPT if (name / place.MANIFEST).exists() else MISSING, str(error)
     if artifact and left:
         artifact, state = None, LEFT
-        why = f"{name}: no report or page of a study uses it; to remove it, delete it and its stamp"
+        why = f"{name}: the newest report or page of the study does not use it; to remove it, delete it and its stamp"
     return Result(short, artifact.kind if artifact else kind, state, why, artifact)

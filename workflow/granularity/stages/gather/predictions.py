@@ -93,6 +93,9 @@ def complaints(plan: Planned, networks: Sequence[str]) -> Iterator[str]:
         arms = dict.fromkeys(one["arm"] for one in chosen)
         for arm in (arm for arm, named in pair.items() if named not in arms):
             yield f"{place}: there is no arm '{arm}'; there are {', '.join(map('/'.join, arms))}"
+        for network in dict.fromkeys(network for network, _ in pair.values()):
+            if len({one["finetuned"] for one in chosen if one["arm"][0] == network}) > 1:
+                yield f"{place}: where: {network} is finetuned in some of these cells only; choose cells by their axes"
         conditions = dict.fromkeys(one["condition"] for one in chosen if one["arm"] in pair.values())
         if len(conditions) > 1:
             yield f"{place}: {_several(conditions)}"
@@ -115,13 +118,17 @@ def complaints(plan: Planned, networks: Sequence[str]) -> Iterator[str]:
 
 
 def _made(plan: Planned) -> Iterator[dict[str, Any]]:
-    """Yield the planned arms of each cell: its values of the axes, `condition`, and `arm` (network, label space)."""
+    """Yield the planned arms of each cell: its values of the axes, `condition`, `arm` (network, label space), and
+    whether its network is `finetuned`.
+    """
     for cell, values in zip(plan.cells, plan.axes.values(), strict=True):
         axes = {key: value for key, value in values.items() if key != "draw"}
+        finetuned = {network.name for way in cell.transfers for network in cell.networks_of(way)}
         for condition in cell.conditions:
             for network in cell.networks:
                 for space in dict.fromkeys(run.space for run in cell.pretrainings(network, condition)):
-                    yield axes | {"condition": condition.name, "arm": (network.name, space)}
+                    arm = {"arm": (network.name, space), "finetuned": network.name in finetuned}
+                    yield axes | {"condition": condition.name, **arm}
 
 
 def _targets(plan: Planned, networks: Iterable[str]) -> dict[str, set[str]]:
@@ -171,8 +178,9 @@ def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.Dat
 
     axes = [name for name in runs if name not in (*DTYPES, "draw")]  # arms are compared within a cell
     errors = runs[(runs["measure"] == "val_error") & runs["stage"].isin(["pretrain", "finetune"])]
-    finetuned = errors.loc[errors["stage"] == "finetune", "network"].unique()
-    errors = errors[(errors["stage"] == "finetune") | ~errors["network"].isin(finetuned)]
+    tuned = errors["stage"] == "finetune"
+    here = pd.MultiIndex.from_frame(errors[["network", *axes]])
+    errors = errors[tuned | ~here.isin(here[tuned])]  # a network may be finetuned in one cell and not in another
     rows = []
     for id, prediction in said.predictions.items():
         chosen = _measured(runs, id, prediction.measure) if prediction.measure else errors
