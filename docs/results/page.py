@@ -102,7 +102,8 @@ HEADS: dict[str, str | tuple[str, ...]] = {  # a study of draws with merged head
     "digits, ten draws": "digits_merged",
     "CIFAR-10, six draws": "cifar10_merged",
     "CIFAR-10, 96 epochs, five draws": "cifar10_once_long",
-    "the same, plain network": ("cifar10_plain_long", "train-10000", "twice", "once"),
+    "plain network, 24 epochs, three draws": "cifar10_plain_merged",
+    "plain network, 96 epochs, three draws": ("cifar10_plain_long", "train-10000", "twice", "once"),
 }
 SHOWN = {  # in the README
     "digits, 8 px: count the loops; ten draws": "digits, ten draws",
@@ -227,6 +228,7 @@ def together() -> str:
     asked |= {
         "plain network": differences("cifar10_plain"),
         "plain network, 96 epochs": differences("cifar10_plain_long"),
+        "plain network, one stage": studied("cifar10_plain_merged"),
     }
     asked |= {
         "finer than the class": differences("cifar10_tree"),
@@ -272,6 +274,7 @@ BLOCKS = {
     "merged digits": lambda: of_draws("digits_merged"),
     "merged photographs": lambda: of_draws("cifar10_merged"),
     "merged long": lambda: of_draws("cifar10_merged_long"),
+    "merged plain": lambda: of_draws("cifar10_plain_merged", by="plain network"),
     "once long": lambda: of_draws("cifar10_once_long"),
     "budget": lambda: predicted("cifar10_budget"),
     "meaning means": learnt,
