@@ -328,7 +328,7 @@ def test_gains_are_compared_between_sizes_and_between_transfers(monkeypatch, tmp
 def test_runs_of_one_backbone_count_once(monkeypatch, tmp_path):
     """Many finetunings that agree make no interval, nor do backbones that differ by more than the arms."""
     over = {"seeds": {"pretrain": 1, "finetune": 12}}
-    _, output = make(monkeypatch, tmp_path, VERDICTS | over, effects={"manual": -2.0}, noise=0.01)
+    _, output = make(monkeypatch, tmp_path, VERDICTS | over, (*ANSWER, "caveats"), effects={"manual": -2.0}, noise=0.01)
     results = pd.read_parquet(output / "tables/results.parquet")
     assert set(results["standing"]) == {"baseline", "untested"} and results["low"].isna().all()
     answer, sentence = headline_of(output)
