@@ -222,10 +222,10 @@ def test_a_prediction_is_of_cells_that_finetune_or_of_cells_that_do_not(tmp_path
     file, ways = tmp_path / "said.yaml", {"tuned": [{"name": "whole"}], "alone": [{"name": "whole", "of": []}]}
     study = {"label_spaces": {"random": [4]}, "conditions": [{"train_size": 300}], "predictions": str(file)}
     study["axes"] = {"cell": {name: {"transfers": of} for name, of in ways.items()}}
-    for where in ({"cell": "alone"}, {}):
-        asked = {"p": {"arm": "random-4", "low": 0, "high": 1, "where": where}}
+    for more in ({"where": {"cell": "alone"}}, {"measure": "probe/loops/linear"}, {}):  # a measure is of pretraining
+        asked = {"p": {"arm": "random-4", "low": 0, "high": 1} | more}
         file.write_text(json.dumps({"question": "?", "predictions": asked}))
-        if where:
+        if more:
             assert plans(files.validate(SMALL | study))
     with pytest.raises(GranularityError, match="p: where: resnet18 is finetuned in some of these cells only"):
         plans(files.validate(SMALL | study))

@@ -93,9 +93,6 @@ def complaints(plan: Planned, networks: Sequence[str]) -> Iterator[str]:
         arms = dict.fromkeys(one["arm"] for one in chosen)
         for arm in (arm for arm, named in pair.items() if named not in arms):
             yield f"{place}: there is no arm '{arm}'; there are {', '.join(map('/'.join, arms))}"
-        for network in dict.fromkeys(network for network, _ in pair.values()):
-            if len({one["finetuned"] for one in chosen if one["arm"][0] == network}) > 1:
-                yield f"{place}: where: {network} is finetuned in some of these cells only; choose cells by their axes"
         conditions = dict.fromkeys(one["condition"] for one in chosen if one["arm"] in pair.values())
         if len(conditions) > 1:
             yield f"{place}: {_several(conditions)}"
@@ -108,6 +105,9 @@ def complaints(plan: Planned, networks: Sequence[str]) -> Iterator[str]:
                 named = ", ".join(splits[name])
                 yield f"{place}: measure: measure '{name}' on one split or on 'val' too, not on {named}"
             continue
+        for network in dict.fromkeys(network for network, _ in pair.values()):
+            if len({one["finetuned"] for one in chosen if one["arm"][0] == network}) > 1:
+                yield f"{place}: where: {network} is finetuned in some of these cells only; choose cells by their axes"
         transfer = prediction.transfer or (next(iter(transfers)) if len(transfers) == 1 else "")
         if transfer not in transfers:
             known = ", ".join(transfers)

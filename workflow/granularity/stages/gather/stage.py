@@ -66,6 +66,7 @@ def run(task: Task) -> None:
         studies=judged_claims,
         found=tables.answers(told, compared["space"], arms, cells),
         declared="primary" in questions,
+        finetuned=bool(reports),
         said=said,
         judged=[] if judged is None else judged.to_dict("records"),
     )
